@@ -20,6 +20,9 @@ use units::{Duration, Instant};
 /// The loop about bandwidth is watched this often at most while its lease has ended (guess: some of its shortest turns).
 const WATCH_AGAIN: Duration = Duration::from_millis(5);
 
+/// A decision that is due, and cannot be made now, is looked after again so soon (guess: some times what tenants take to change places).
+const DECIDE_AGAIN: Duration = Duration::from_millis(5);
+
 /// The control loop about memory, which the administration reads.
 pub(crate) type MemoryLoop = Arc<Mutex<Loop<Policy>>>;
 
@@ -84,6 +87,14 @@ impl Helpers {
         self.bandwidth.ring_surely();
     }
 
+    /// Lets every thread look whether it is to stop.
+    pub(crate) fn wake_all(&self) {
+        self.wake_workers();
+        self.wake_cleaners(store::CLEANERS_MAX);
+        self.wake_control();
+        self.wake_bandwidth();
+    }
+
     /// Says who wakes the workers, once.
     pub(crate) fn know_workers(&self, wakers: Vec<Arc<Waker>>) {
         let _said_before = self.workers.set(wakers);
@@ -123,8 +134,8 @@ pub(crate) fn control(
         thing.look(now);
         shared.cleaning.govern(shared);
         shared.curves.lock().unwrap_or_else(PoisonError::into_inner).run(now);
+        let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
         if is_decision_wanted(shared, &router.has_new_tenant, due <= now) {
-            let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
             let division = shared.in_charge.now();
             thing.set_private(division.terms.private);
             thing.set_groups(&division.reserve_and_weigh());
@@ -133,18 +144,22 @@ pub(crate) fn control(
             let decisions = memory.journal().recorded_total();
             shared.controller.note(memory.policy().name(), decisions, now);
         }
+        drop(memory);
         router.look_for_free_ids();
         let watch = shared.sharing.watch(now).map_or(WATCH_AGAIN, |at| until(at, now));
         // The clock ticks with the whole second.
         let to_tick = Duration(1_000_000_000 - now.0 % 1_000_000_000);
-        helpers.control.wait(to_tick.min(due.since(now)).min(watch.max(WATCH_AGAIN)));
+        // What is due already waits for tenants and groups that change places.
+        let to_decide = if due <= now { DECIDE_AGAIN } else { due.since(now) };
+        helpers.control.wait(to_tick.min(to_decide).min(watch.max(WATCH_AGAIN)));
     }
 }
 
 /// Whether somebody asks for a decision about memory, or it is due. Who asks while tenants and groups change places is heard behind that.
+/// Called with the loop's lock, which they begin under: nobody does so between this and the decision.
 fn is_decision_wanted(shared: &Shared, is_asked: &AtomicBool, is_due: bool) -> bool {
     !shared.is_regrouping.load(Ordering::Acquire)
-        && (is_asked.swap(false, Ordering::Relaxed)
+        && (is_asked.swap(false, Ordering::Acquire)
             || is_due
             || SHADOW_HITS_PER_DECISION <= shared.store.pending_shadow_hits())
 }

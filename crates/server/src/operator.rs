@@ -457,7 +457,7 @@ impl Operator {
 
     fn decide_soon(&self) {
         self.shared.sharing.ask();
-        self.router.has_new_tenant.store(true, Ordering::Relaxed);
+        self.router.has_new_tenant.store(true, Ordering::Release);
         self.helpers.wake_control();
         self.helpers.wake_bandwidth();
     }

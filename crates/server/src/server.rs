@@ -1,6 +1,7 @@
 //! The long-running process: binds, starts the threads, says where it listens, drains.
 
 mod contents;
+mod crew;
 mod sockets;
 
 pub use sockets::Sockets;
@@ -24,6 +25,7 @@ use crate::tls::TlsError;
 use crate::vigil::Vigil;
 use crate::worker::{Surroundings, Worker};
 use contents::{open_store, restore};
+use crew::Crew;
 use mio::Waker;
 use sockets::{Prepared, entrances, ready_line};
 use std::io;
@@ -166,13 +168,13 @@ fn run(
     let stop = Arc::clone(vigil.stop());
     let helpers = Arc::new(Helpers::default());
     let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers));
-    let mut threads = Vec::new();
+    let mut crew = Crew::new(&vigil, &helpers);
 
-    start_cleaners(&shared, &helpers, &vigil, &mut threads)?;
+    start_cleaners(&shared, &helpers, &vigil, &mut crew.threads)?;
     {
         let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));
         let stop = Arc::clone(&stop);
-        threads.push(
+        crew.threads.push(
             vigil.spawn("control", move || loops::control(&shared, &router, &helpers, &memory, &stop))?,
         );
     }
@@ -180,21 +182,22 @@ fn run(
         // What tenants claim holds from the first request on.
         shared.sharing.step(&shared);
         let (shared, helpers, stop) = (Arc::clone(&shared), Arc::clone(&helpers), Arc::clone(&stop));
-        threads.push(spawn("bandwidth", move || loops::bandwidth(&shared, &helpers, &stop))?);
+        crew.threads.push(spawn("bandwidth", move || loops::bandwidth(&shared, &helpers, &stop))?);
     }
-    let Crew { desks, wakers } = start_workers((&shared, &router, &helpers, &vigil), rings, &mut threads)?;
-    helpers.know_workers(wakers);
-    let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, stop)?;
-    threads.push(vigil.spawn("acceptor", move || acceptor.accept())?);
+    let desks = start_workers((&shared, &router, &helpers, &vigil), rings, &mut crew)?;
+    helpers.know_workers(crew.wakers.clone());
     let admin_stop = match admin {
         None => None,
         Some(listener) => {
             let (sender, receiver) = tokio::sync::oneshot::channel();
             let (view, operator) = (view.clone(), Arc::clone(&operator));
-            threads.push(spawn("admin", move || admin::serve(listener, view, operator, receiver))?);
+            crew.threads.push(spawn("admin", move || admin::serve(listener, view, operator, receiver))?);
             Some(sender)
         }
     };
+    // Behind it nothing can fail.
+    let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, stop)?;
+    crew.threads.push(vigil.spawn("acceptor", move || acceptor.accept())?);
     Ok(Running {
         ready,
         address,
@@ -204,7 +207,7 @@ fn run(
         helpers,
         admin_stop,
         vigil,
-        threads,
+        threads: crew.all_are_there(),
         view,
         operator,
         shared,
@@ -263,19 +266,13 @@ fn watch_evictions(shared: &Arc<Shared>) {
     });
 }
 
-/// The workers as the acceptor and the shutdown see them.
-struct Crew {
-    desks: Vec<Desk>,
-    wakers: Vec<Arc<reactor::Waker>>,
-}
-
 /// Starts the workers; those that get a ring serve on it.
 fn start_workers(
     (shared, router, helpers, vigil): (&Arc<Shared>, &Arc<Router>, &Arc<Helpers>, &Arc<Vigil>),
     rings: Vec<Ring>,
-    threads: &mut Vec<JoinHandle<()>>,
-) -> Result<Crew, StartError> {
-    let mut crew = Crew { desks: Vec::new(), wakers: Vec::new() };
+    crew: &mut Crew,
+) -> Result<Vec<Desk>, StartError> {
+    let mut desks = Vec::new();
     let mut rings = rings.into_iter();
     for i in 0..shared.config.threads {
         let (sender, inbox) = crossbeam_channel::unbounded();
@@ -294,11 +291,11 @@ fn start_workers(
             Some(ring) => start_worker(&name, around, Uring::new(ring, Arc::clone(shared))?, vigil)?,
             None => start_worker(&name, around, Epoll::new()?, vigil)?,
         };
-        threads.push(thread);
+        crew.threads.push(thread);
         crew.wakers.push(Arc::clone(&waker));
-        crew.desks.push(Desk { inbox: sender, waker, load });
+        desks.push(Desk { inbox: sender, waker, load });
     }
-    Ok(crew)
+    Ok(desks)
 }
 
 type Started = (Arc<reactor::Waker>, JoinHandle<()>);
@@ -390,10 +387,7 @@ impl Running {
         self.vigil.stop().store(true, Ordering::Release);
         // A thread that cannot be woken wakes by itself.
         let _woken = self.acceptor_waker.wake();
-        self.helpers.wake_workers();
-        self.helpers.wake_cleaners(store::CLEANERS_MAX);
-        self.helpers.wake_control();
-        self.helpers.wake_bandwidth();
+        self.helpers.wake_all();
         if let Some(stop) = self.admin_stop {
             let _gone = stop.send(());
         }

@@ -52,7 +52,7 @@ pub(crate) struct Router {
     rank: Mutex<RankKind>,
     /// Where values go.
     pub(crate) places: Places,
-    /// A tenant has come, gone or changed that no decision has seen.
+    /// A tenant has come, gone or changed that no decision has seen; who takes it sees what.
     pub(crate) has_new_tenant: AtomicBool,
     /// Times that anything of `known` was changed, or is being changed now.
     changes: AtomicU64,
@@ -227,7 +227,7 @@ impl Router {
         if is_known_by_prefix {
             self.any_prefix.store(true, Ordering::Relaxed);
         }
-        self.has_new_tenant.store(true, Ordering::Relaxed);
+        self.has_new_tenant.store(true, Ordering::Release);
         Ok(id)
     }
 
@@ -236,7 +236,7 @@ impl Router {
         // A worker that has routed to it by now is within a turn, which the store waits for.
         self.write().remove(id);
         self.store.remove_tenant(id);
-        self.has_new_tenant.store(true, Ordering::Relaxed);
+        self.has_new_tenant.store(true, Ordering::Release);
     }
 
     /// Lets new prefixes try again if there is room for another tenant.
@@ -377,7 +377,7 @@ impl Router {
         let (prefix, identities, origin) = (Some(prefix.into()), Vec::new(), Origin::Delimiter);
         known.add(id, About { name, prefix, listen: None, identities, origin, own: Own::default() });
         self.any_prefix.store(true, Ordering::Relaxed);
-        self.has_new_tenant.store(true, Ordering::Relaxed);
+        self.has_new_tenant.store(true, Ordering::Release);
         Some(id)
     }
 

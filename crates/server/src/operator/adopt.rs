@@ -6,6 +6,7 @@
 //! Failure:    what is refused is named with its reason, and tried again the next time; the rest is done
 //! Non-goals:  listeners, threads and whatever else is made once; `cli` knows which settings those are
 
+mod regrouping;
 mod whole;
 
 use super::groups::Fits;
@@ -16,7 +17,6 @@ use crate::groups::GroupConfig;
 use crate::tenants::{AddError, Origin, Own};
 use crate::tiers::PlaceIn;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use store::RankKind;
 use units::{Duration, TenantId};
 
@@ -130,6 +130,7 @@ impl Operator {
             return;
         }
         let result = if self.shared.set_memory_limit(after.memory) {
+            self.decide_soon();
             Ok(())
         } else {
             let most = self.shared.config.most_memory();
@@ -224,11 +225,8 @@ impl Operator {
         }
         // Who moves counts in two places for a moment, and what comes may need the room of what goes last.
         let fits = if self.fits_with(before, after) { Fits::InTheEnd } else { Fits::Each };
-        self.shared.is_regrouping.store(fits == Fits::InTheEnd, Ordering::Relaxed);
+        let _nobody_decides = (fits == Fits::InTheEnd).then(|| self.begin_regrouping());
         self.adopt_groups((before, after), more, fits, adopted);
-        self.shared.is_regrouping.store(false, Ordering::Release);
-        // Who asked for a decision meanwhile is heard now.
-        self.helpers.wake_control();
     }
 
     /// Takes over groups that differ, and tenants that take more or move.

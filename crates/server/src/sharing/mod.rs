@@ -315,14 +315,20 @@ impl Sharing {
         }
     }
 
+    /// Waits for the end of a step that is under way.
+    pub(crate) fn let_step_end(&self) {
+        drop(self.running());
+    }
+
     /// One turn of the loop. Returns how long to wait for the next: as its policy wants, and so long that steps take no more of a
     /// core than they may, but for experiments, which end when they should.
     pub(crate) fn step(&self, shared: &Shared) -> Duration {
         self.look(shared);
-        if shared.is_regrouping.load(Ordering::Relaxed) {
+        let mut running = self.running();
+        // Under the lock, so that none begin to do so during a step.
+        if shared.is_regrouping.load(Ordering::Acquire) {
             return PAUSE_MIN;
         }
-        let mut running = self.running();
         let now = shared.clock.now();
         let asked = self.asked.swap(false, Ordering::Relaxed);
         if let Some(early) = running.early(now).filter(|_| !asked) {

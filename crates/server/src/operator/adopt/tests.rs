@@ -7,8 +7,10 @@ use crate::loops::memory_loop;
 use crate::tenants::{Binding, Router};
 use crate::testing;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use store::{Options, Store};
 use units::{Bytes, Instant};
 
@@ -326,4 +328,40 @@ fn memory_is_lowered_as_far_as_segments_of_the_start_allow() {
     assert_eq!(stage.operator.shared.memory_limit(), Bytes::mib(1024));
     assert!(stage.adopt(&with(64)).is_empty());
     assert_eq!(stage.operator.shared.memory_limit(), Bytes::mib(64));
+}
+
+#[test]
+fn who_decides_ends_before_tenants_change_places() {
+    let operator = Stage::new(Config { memory: Bytes::mib(16), ..Config::default() }).operator;
+    let begins = AtomicBool::new(false);
+    let is_regrouping = || operator.shared.is_regrouping.load(Ordering::Acquire);
+    std::thread::scope(|scope| {
+        let decides = operator.memory.lock().expect("nobody has panicked");
+        scope.spawn(|| {
+            begins.store(true, Ordering::Release);
+            let nobody_decides = operator.begin_regrouping();
+            assert!(is_regrouping());
+            drop(nobody_decides);
+        });
+        while !begins.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        for _ in 0..1_000 {
+            std::thread::yield_now();
+            assert!(!is_regrouping(), "somebody decides");
+        }
+        drop(decides);
+    });
+    assert!(!is_regrouping());
+}
+
+#[test]
+fn a_change_of_places_that_panics_has_ended() {
+    let operator = Stage::new(Config { memory: Bytes::mib(16), ..Config::default() }).operator;
+    let fails = || {
+        let _nobody_decides = operator.begin_regrouping();
+        panic!("on purpose");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(fails)).is_err());
+    assert!(!operator.shared.is_regrouping.load(Ordering::Acquire));
 }
