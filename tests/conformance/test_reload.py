@@ -155,6 +155,22 @@ def test_private_memory_changes_at_once(tmp_path):
         assert reloaded.server.stop() == 0
 
 
+def test_another_memory_is_divided_at_once(tmp_path):
+    """By a client's word or the file, under a policy that decides once a minute."""
+    said = 'policy = "idle-tax"\nmemory = "%dMiB"\n[tenant.feeds]\nprefix = "feeds:"\n'
+    reloaded = Reloaded(tmp_path / "cotenant.toml", said % 64)
+    divided = lambda: sum(tenant["target_bytes"] for tenant in ask(reloaded.server, "GET", "/tenants")[1]["tenants"])
+    try:
+        wait_until(lambda: 40 * MIB < divided())
+        with reloaded.server.wire() as wire:
+            assert wire.ask(b"cache_memlimit 32\r\n") == b"OK\r\n"
+        wait_until(lambda: divided() < 32 * MIB)
+        reloaded.reload(said % 48)
+        wait_until(lambda: 32 * MIB < divided() < 48 * MIB)
+    finally:
+        assert reloaded.server.stop() == 0
+
+
 @pytest.mark.parametrize(
     "wrong, what",
     [

@@ -91,7 +91,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     /// What of it may have changed.
     pub(crate) adjustable: Adjustable,
-    /// Tenants and groups change places, and count twice for a moment: nobody decides by that.
+    /// Tenants and groups change places, and count twice for a moment: nobody decides by that. Read under the locks of those who would.
     pub(crate) is_regrouping: AtomicBool,
     /// Who may come in; without it everybody.
     pub(crate) auth: Option<Auth>,
@@ -110,6 +110,8 @@ pub(crate) struct Shared {
     port: AtomicU64,
     /// The bound on memory that is in force (`cache_memlimit`).
     memory_limit: AtomicU64,
+    /// Held while that changes, and with it what the store withholds.
+    limiting: Mutex<()>,
     /// Who divides the memory.
     pub(crate) in_charge: InCharge,
     /// Memory that connections' buffers are granted, and the second at which it last gave way.
@@ -133,7 +135,7 @@ pub(crate) struct Shared {
     pub(crate) sharing: Sharing,
     /// Times, hot keys, slow requests.
     pub(crate) observed: Observed,
-    /// Taken alone, by the control thread and the administration.
+    /// The control thread and the administration wait for it, workers try it; the list of threads is taken under it.
     pub(crate) curves: Mutex<Curves>,
 }
 
@@ -163,6 +165,7 @@ impl Shared {
             is_regrouping: AtomicBool::new(false),
             admission: Admission::default(),
             memory_limit,
+            limiting: Mutex::default(),
             in_charge: InCharge::new(Division::of(&config)),
             watch: Watch::new(&*clock),
             clients: Clients::default(),
@@ -243,8 +246,11 @@ impl Shared {
         let is_within = MEMORY_MIN <= limit && limit <= self.config.most_memory();
         let fits = is_within && self.store.geometry().has_room_without(self.config.withheld(limit));
         if fits {
-            self.memory_limit.store(limit.0, Ordering::Relaxed);
-            self.store.withhold(self.config.withheld(limit));
+            {
+                let _one_at_a_time = self.limiting.lock().unwrap_or_else(PoisonError::into_inner);
+                self.memory_limit.store(limit.0, Ordering::Relaxed);
+                self.store.withhold(self.config.withheld(limit));
+            }
             let ids = (0..u32::try_from(self.store.tenant_count()).unwrap_or(u32::MAX)).map(TenantId);
             let states = ids.filter_map(|id| self.store.tenant_state(id));
             let floors = states.map(|state| (state.claim.group, state.claim.floor.bytes));
@@ -260,20 +266,23 @@ impl Shared {
 
     /// Tells the store about memory that others use: buffers, and what is known of tenants.
     pub(crate) fn account_external(&self) {
+        // Gates are read with no lock held; they grow with an operator's words, and the next second has them right.
+        let gates = self.admission.bytes();
+        // One after the other: who is slower is not to undo what was counted since.
+        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
         let known = Bytes(TENANT_BYTES.0 * self.store.tenant_count() as u64);
-        self.store.set_external(self.granted() + known + self.observed.bytes() + self.admission.bytes());
+        let buffers = self.grant(&mut granted);
+        self.store.set_external(buffers + known + self.observed.bytes() + gates);
     }
 
     /// Memory that connections' buffers are granted: what they took lately at most. Segments come back slowly, so buffers
     /// that come and go must not have to wait for them each time.
-    fn granted(&self) -> Bytes {
+    fn grant(&self, (bytes, gave_way_secs): &mut (Bytes, u32)) -> Bytes {
         let now = self.store.now_secs();
         let peak = self
             .counters
             .buffered_peak
             .swap(self.counters.buffered.load(Ordering::Relaxed), Ordering::Relaxed);
-        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
-        let (bytes, gave_way_secs) = &mut *granted;
         if *gave_way_secs != now {
             *gave_way_secs = now;
             *bytes = bytes.scale(GRANT_KEPT.0, GRANT_KEPT.1);
@@ -347,5 +356,36 @@ impl Shared {
     /// Memory of connections' buffers.
     pub(crate) fn buffered(&self) -> Bytes {
         Bytes(u64::try_from(self.counters.buffered.load(Ordering::Relaxed)).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use control::Sensor as _;
+    use store::MemoryControl;
+
+    #[test]
+    fn limits_that_are_set_at_once_leave_the_memory_of_the_one_in_force() {
+        let shared = testing::small(1);
+        let mut sensor = MemoryControl::new(Arc::clone(&shared.store));
+        let mut divided = || sensor.read(Instant::ZERO, &mut Vec::new());
+        let limits = [Bytes::mib(12), Bytes::mib(16)];
+        let before = limits.map(|limit| {
+            assert!(shared.set_memory_limit(limit));
+            divided()
+        });
+        assert_ne!(before[0], before[1]);
+        for _ in 0..300 {
+            std::thread::scope(|scope| {
+                for limit in limits {
+                    let shared = &shared;
+                    scope.spawn(move || assert!(shared.set_memory_limit(limit)));
+                }
+            });
+            let in_force = limits.iter().position(|limit| *limit == shared.memory_limit()).unwrap();
+            assert_eq!(divided(), before[in_force]);
+        }
     }
 }

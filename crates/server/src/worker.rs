@@ -34,8 +34,8 @@ use fetching::Fetching;
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, TryLockError};
 use units::{Duration, Instant};
 use verify::Verdict;
 
@@ -264,11 +264,15 @@ impl<R: Reactor> Worker<R> {
     /// Takes sampled accesses out of a ring that fills up, unless somebody does so now: a control thread that waits for a core
     /// would come too late, and fewer keys would be sampled.
     fn hand_samples_over(&self) {
-        if self.store.samples_wait()
-            && let Ok(mut curves) = self.around.shared.curves.try_lock()
-        {
-            curves.take_samples();
+        if !self.store.samples_wait() {
+            return;
         }
+        let mut curves = match self.around.shared.curves.try_lock() {
+            Ok(curves) => curves,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        curves.take_samples();
     }
 
     fn complete(&mut self, completion: Completion, buffer: &[u8], at: Instant) {

@@ -13,6 +13,7 @@ use crate::limits::{KEY_MAX, MEMORY_MIN};
 use crate::stats;
 use crate::tenants::Binding;
 use crate::watch::{Looked, Reporter, StoredItem, interest};
+use std::sync::atomic::Ordering;
 use store::{Counted, Fields, Item, Key, Mode, Refused, Stored, Worker};
 use units::{Bytes, TenantId};
 
@@ -282,6 +283,8 @@ fn limit_memory(session: &Session<'_>, mebibytes: u64) -> &'static [u8] {
     } else if MEBIBYTES_MAX < mebibytes {
         text::MEMLIMIT_BYTES
     } else if session.shared.set_memory_limit(wanted) {
+        // Who divides the memory is to hear of it now.
+        session.router.has_new_tenant.store(true, Ordering::Release);
         text::OK
     } else {
         text::MEMLIMIT_FAILED

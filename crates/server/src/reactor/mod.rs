@@ -136,7 +136,7 @@ pub(crate) enum Sending {
     Done,
     /// So many bytes were copied and go out later; `Sent` follows.
     Later(usize),
-    /// The stream failed; `Failed` follows.
+    /// The stream failed, and takes nothing more. Whoever sends closes it: no event is sure to follow.
     Failed,
 }
 
