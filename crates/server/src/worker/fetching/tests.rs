@@ -48,7 +48,8 @@ impl Rig {
         let folder = std::env::temp_dir().join(format!("cotenant-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let tier = Arc::new(FileTier::open(&folder.join("tier"), Bytes::mib(64)).unwrap());
-        let config = Config { memory: Bytes::mib(16), threads: 1, ..Config::default() };
+        // One of so many fetches one value at a time.
+        let config = Config { memory: Bytes::mib(16), threads: 64, ..Config::default() };
         let options = Options {
             memory: config.memory,
             item_max: config.item_max,
@@ -153,12 +154,10 @@ impl Rig {
 
     /// All of these ask for so much that no two fetch at once, and wait for somebody else.
     fn store_and_occupy(&mut self, peers: &mut [Peer]) -> FetchPlan {
-        let all = keys("n", 20);
-        self.store(&mut peers[0], &all, 30_000);
-        let plan = self.occupy(&all[0]);
-        let request = format!("get {}\r\n", all.join(" "));
+        self.store(&mut peers[0], &keys("n", 1), 30_000);
+        let plan = self.occupy("n-0");
         for peer in peers.iter_mut() {
-            peer.0.write_all(request.as_bytes()).unwrap();
+            peer.0.write_all(b"get n-0\r\n").unwrap();
         }
         self.rounds_until(|rig| rig.worker.fetching.waiting.len() == peers.len());
         let bytes = |(_, _, plans): &(_, _, Vec<FetchPlan>)| plans.iter().map(|plan| plan.len).sum::<usize>();
@@ -259,6 +258,8 @@ fn who_waits_for_the_buffers_of_others_is_heard_though_they_get_none() {
         let mut peers: Vec<Peer> = (0..2).map(|_| rig.connect()).collect();
         let plan = rig.store_and_occupy(&mut peers);
         if client_leaves {
+            // It was not read from, and nobody knew.
+            rig.worker.close(StreamId(0));
             peers.remove(0);
         }
         rig.give_way(plan);
