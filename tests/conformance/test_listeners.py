@@ -218,14 +218,20 @@ def test_sockets_are_inherited(tmp_path):
             environment = {**os.environ, "NOTIFY_SOCKET": str(path), "LISTEN_FDS": "1"}
             with Process(command=[sys.executable, "-c", script], pass_fds=[inherited.fileno()], env=environment) as server:
                 assert servers.parse_ready(server.ready)[0] == address
-                assert told.recv(100) == b"READY=1"
+                is_asked_to_wait(told.recv(100), b"starting")
+                assert told.recv(100) == b"READY=1\nSTATUS=serving"
                 assert early.recv(100) == b"VERSION 1.6.45\r\n"
                 server.process.send_signal(signal.SIGHUP)
                 assert [told.recv(100), told.recv(100)] == [b"RELOADING=1", b"READY=1"]
                 server.process.terminate()
                 assert told.recv(100) == b"STOPPING=1"
+                is_asked_to_wait(told.recv(100), b"draining and saving")
         # The socket outlives the server.
         socket.create_connection(address, timeout=DEADLINE_S).close()
+
+
+def is_asked_to_wait(said, doing):
+    assert re.fullmatch(rb"EXTEND_TIMEOUT_USEC=[1-9]\d{6,}\nSTATUS=" + doing + rb": \d+ items so far", said), said
 
 
 def wait_gone(pid):

@@ -85,6 +85,11 @@ impl Activation {
         (FIRST_FD..).take(count).map(take).collect()
     }
 
+    /// Whether there is a service manager that wants to be told.
+    pub(crate) fn has_manager(&self) -> bool {
+        self.notify.is_some()
+    }
+
     /// Tells the service manager, if there is one.
     pub(crate) fn notify(&self, state: &str) {
         let Some(path) = &self.notify else { return };

@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod experiment;
 mod log_line;
+mod patience;
 mod plan;
 mod probe;
 mod reload;

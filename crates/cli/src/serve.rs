@@ -6,10 +6,11 @@ use crate::daemon::{self, Manners, PidFile};
 use crate::failure::{Code, Failure, complain, say};
 use crate::layers::InForce;
 use crate::log_line::write_field;
+use crate::patience::Patience;
 use crate::reload::{Read, Reload};
 use crate::system;
 use media::TierMedium;
-use server::{Address, Config, Running, Sockets, StartError};
+use server::{Address, Config, Headway, Running, Sockets, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::{self, IsTerminal as _};
@@ -97,21 +98,56 @@ pub(crate) fn run(mut options: ServeOptions, read: &Read<'_>) -> Result<Code, Fa
     // From here on a signal is an instruction; before it ends a server that has not begun.
     let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]);
     let signals = signals.map_err(no_signals)?;
-    let running = server::start_on(config, sockets, Arc::new(SystemClock::new())).map_err(start_failure)?;
+    let headway = begin_headway()?;
+    let Some(running) = start(config, sockets, &activation, &headway)? else {
+        return Ok(break_off(signals, &activation));
+    };
     if is_child {
         std::env::set_current_dir("/").unwrap_or_else(|e| tracing::warn!("cannot leave the folder: {e}"));
         say(running.ready_line());
     }
     complain(running.ready_line());
     manners.warn_of_root();
-    activation.notify("READY=1");
+    activation.notify("READY=1\nSTATUS=serving");
     let ending = signals.handle();
     running.when_broken(move || ending.close());
     obey(signals, &running, &activation, || reload.settings(&read, &running));
-    activation.notify("STOPPING=1");
-    let ended = end(running);
+    let ended = end(running, &activation, &headway);
     drop(pid_file);
     ended
+}
+
+/// A start that signals to end break off.
+fn begin_headway() -> Result<Arc<Headway>, Failure> {
+    let broken_off = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGUSR1] {
+        signal_hook::flag::register(signal, Arc::clone(&broken_off)).map_err(no_signals)?;
+    }
+    Ok(Arc::new(Headway::until(broken_off)))
+}
+
+/// Starts the server; none if it was told to end before it served.
+fn start(
+    config: Config,
+    sockets: Sockets,
+    activation: &Activation,
+    headway: &Arc<Headway>,
+) -> Result<Option<Running>, Failure> {
+    let _patience = Patience::ask(activation, "starting", headway);
+    match server::start_on(config, sockets, Arc::new(SystemClock::new()), Arc::clone(headway)) {
+        Err(StartError::BrokenOff) => Ok(None),
+        started => started.map(Some).map_err(start_failure),
+    }
+}
+
+/// Says why there is no server; what there was to bring back is there still.
+fn break_off(mut signals: Signals, activation: &Activation) -> Code {
+    activation.notify("STOPPING=1");
+    let signal = signals.pending().find(|signal| *signal != SIGHUP).unwrap_or(SIGTERM);
+    tracing::info!(
+        "signal {signal}: the start is broken off; what was to come back is there for the next one"
+    );
+    Code::Done
 }
 
 /// Why nobody could end the server in order.
@@ -121,7 +157,9 @@ pub(crate) fn no_signals(error: io::Error) -> Failure {
 }
 
 /// Shuts the server down; says what was not as it should be.
-fn end(running: Running) -> Result<Code, Failure> {
+fn end(running: Running, activation: &Activation, headway: &Arc<Headway>) -> Result<Code, Failure> {
+    activation.notify("STOPPING=1");
+    let _patience = Patience::ask(activation, "draining and saving", headway);
     let broken = running.broken();
     if broken.is_some() {
         // A thread may hold what others wait for: the next signal ends it all.
@@ -214,6 +252,7 @@ pub(crate) fn start_failure(error: StartError) -> Failure {
         StartError::Saved { cause, .. } => cause.cure(),
         StartError::Store(_) => "lower the memory (-m)",
         StartError::Thread(_) | StartError::Tenants => "lower the threads (-t) or the tenants",
+        StartError::BrokenOff => "start it again",
     };
     let cure = cure.to_owned();
     Failure::failed(format!("{:#}", anyhow::Error::from(error)), cure)

@@ -70,6 +70,7 @@ pub use shared::Clock;
 pub use sharing::{
     BandwidthKind, BandwidthKindError, SharingView, SpeedsError, TierClaim, TierClaimError, Unmeasured,
 };
+pub use store::Headway;
 pub use terms::Terms;
 pub use tiers::{PlaceIn, TierConfig, TierUnavailable};
 pub use tls::{OldestTls, TlsConfig, TlsError, Verify};

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::Store;
+use store::{Headway, Store};
 
 /// Why a file cannot keep the items.
 #[derive(Debug, thiserror::Error)]
@@ -118,11 +118,11 @@ impl SavedFile {
     }
 
     /// Saves the items for the next start.
-    pub(crate) fn save(&self, store: &Arc<Store>) -> Result<(), NotSaved> {
+    pub(crate) fn save(&self, store: &Arc<Store>, headway: &Headway) -> Result<(), NotSaved> {
         // Somebody else may have put a file there meanwhile.
         let saved = check(&self.path).map_err(io::Error::other);
         let saved = saved.and_then(|()| store.worker().map_err(io::Error::other));
-        let saved = saved.and_then(|mut worker| worker.save(&self.path));
+        let saved = saved.and_then(|mut worker| worker.save_told(&self.path, headway));
         let items = saved.map_err(|cause| NotSaved { path: self.path.clone(), cause })?;
         tracing::info!("{items} items were saved in {}", self.path.display());
         Ok(())

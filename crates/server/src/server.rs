@@ -2,12 +2,13 @@
 
 mod contents;
 mod crew;
+mod gate;
 mod sockets;
 
 pub use sockets::Sockets;
 
 use crate::acceptor::{Acceptor, Desk};
-use crate::admin;
+use crate::admin::Administration;
 use crate::admission::Allowance;
 use crate::auth::{Auth, AuthError};
 use crate::config::Config;
@@ -24,8 +25,9 @@ use crate::tiers::TierUnavailable;
 use crate::tls::TlsError;
 use crate::vigil::Vigil;
 use crate::worker::{Surroundings, Worker};
-use contents::{open_store, restore};
+use contents::{open_store, recover};
 use crew::Crew;
+use gate::Gate;
 use mio::Waker;
 use sockets::{Prepared, entrances, ready_line};
 use std::io;
@@ -34,7 +36,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use store::StoreError;
+use store::{Headway, StoreError};
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +83,9 @@ pub enum StartError {
     /// More tenants are configured than fit.
     #[error("too many tenants are configured")]
     Tenants,
+    /// It was told to end before it served anybody: the next start finds what this one did.
+    #[error("the start was broken off")]
+    BrokenOff,
 }
 
 /// A server that runs.
@@ -102,6 +107,7 @@ pub struct Running {
     router: Arc<Router>,
     /// Where the end saves the items.
     saved: Option<SavedFile>,
+    headway: Arc<Headway>,
 }
 
 /// Starts a server.
@@ -110,16 +116,22 @@ pub struct Running {
 /// If an address is taken, or the memory or a thread is refused.
 pub fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
     let sockets = Sockets::open(&config, Vec::new())?;
-    start_on(config, sockets, clock)
+    start_on(config, sockets, clock, Arc::default())
 }
 
-/// Starts a server on sockets that listen already.
+/// Starts a server on sockets that listen already. `headway` tells how far it is with what is kept over a restart, at the end,
+/// too, and may break the start off.
 ///
 /// # Errors
-/// If the memory or a thread is refused.
-pub fn start_on(config: Config, sockets: Sockets, clock: Arc<dyn Clock>) -> Result<Running, StartError> {
+/// If the memory or a thread is refused, or it is broken off.
+pub fn start_on(
+    config: Config,
+    sockets: Sockets,
+    clock: Arc<dyn Clock>,
+    headway: Arc<Headway>,
+) -> Result<Running, StartError> {
     let policy = Division::of(&config).configured(&config);
-    run(config, sockets, policy, clock)
+    run(config, sockets, policy, clock, headway)
 }
 
 /// Starts a server whose memory `policy` divides, whatever it has decided elsewhere before: on a model, or in another
@@ -133,26 +145,28 @@ pub fn start_with(
     clock: Arc<dyn Clock>,
 ) -> Result<Running, StartError> {
     let sockets = Sockets::open(&config, Vec::new())?;
-    run(config, sockets, policy, clock)
+    run(config, sockets, policy, clock, Arc::default())
 }
 
 fn run(
     config: Config,
-    sockets: Sockets,
+    mut sockets: Sockets,
     policy: policy::memory::MemoryPolicy,
     clock: Arc<dyn Clock>,
+    headway: Arc<Headway>,
 ) -> Result<Running, StartError> {
+    let admin = sockets.admin.take().map(Administration::open).transpose()?;
     let (store, model, saved) = open_store(&config, &clock)?;
     let router = Arc::new(Router::new(Arc::clone(&store), &config).ok_or(StartError::Tenants)?);
     let auth = Auth::load(&config, &router)?;
-    restore(&store, &router, saved.as_ref())?;
+    let contents = recover(&store, &router, saved.as_ref(), &headway)?;
     let is_there = |name: &str| router.find(name).is_some();
     let speeds_file = config.bandwidth_speeds.clone();
     let speeds = Speeds::of_policy(config.bandwidth_policy, speeds_file.as_deref(), is_there)?;
     let groups = GroupClaims::of(&Division::of(&config), &store);
     let known = Known { model, speeds, speeds_file, groups };
     let memory = loops::memory_loop(policy);
-    let Sockets { mut main, admin, keys } = sockets;
+    let Sockets { mut main, keys, .. } = sockets;
     let (engine, rings) = reactor::choose(config.io_engine, config.threads);
     let shared = Arc::new(Shared::new(config, auth, store, clock, keys, engine, known)?);
     admit_configured(&shared, &router);
@@ -160,7 +174,7 @@ fn run(
     watch_evictions(&shared);
     let files = main.iter_mut().filter_map(|prepared| prepared.opened.made.take()).collect();
     let address = tell_addresses(&shared, &main);
-    let admin_address = admin.as_ref().and_then(|l| l.local_addr().ok());
+    let admin_address = admin.as_ref().and_then(Administration::address);
     let ready = ready_line(&shared.config, &main, admin_address);
     let entrances = entrances(main, &shared, &router)?;
     let view = crate::View::new(Arc::clone(&shared), Arc::clone(&router), Arc::clone(&memory));
@@ -168,9 +182,9 @@ fn run(
     let stop = Arc::clone(vigil.stop());
     let helpers = Arc::new(Helpers::default());
     let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers));
-    let mut crew = Crew::new(&vigil, &helpers);
+    let (mut crew, mut gate) = (Crew::new(&vigil, &helpers), Gate::default());
 
-    start_cleaners(&shared, &helpers, &vigil, &mut crew.threads)?;
+    start_cleaners((&shared, &helpers, &vigil), &mut gate, &mut crew.threads)?;
     {
         let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));
         let stop = Arc::clone(&stop);
@@ -186,18 +200,17 @@ fn run(
     }
     let desks = start_workers((&shared, &router, &helpers, &vigil), rings, &mut crew)?;
     helpers.know_workers(crew.wakers.clone());
-    let admin_stop = match admin {
-        None => None,
-        Some(listener) => {
-            let (sender, receiver) = tokio::sync::oneshot::channel();
-            let (view, operator) = (view.clone(), Arc::clone(&operator));
-            crew.threads.push(spawn("admin", move || admin::serve(listener, view, operator, receiver))?);
-            Some(sender)
-        }
-    };
-    // Behind it nothing can fail.
     let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, stop)?;
-    crew.threads.push(vigil.spawn("acceptor", move || acceptor.accept())?);
+    let pass = gate.pass();
+    crew.threads.push(vigil.spawn("acceptor", move || pass.wait(|| acceptor.accept()))?);
+    if headway.is_broken_off() {
+        return Err(StartError::BrokenOff);
+    }
+    // Whatever could fail has not: from here on clients are served.
+    let used = contents.take()?;
+    gate.open();
+    let admin_stop = admin.map(|admin| admin.begin(view.clone(), Arc::clone(&operator), &mut crew.threads));
+    drop(used);
     Ok(Running {
         ready,
         address,
@@ -213,6 +226,7 @@ fn run(
         shared,
         router,
         saved,
+        headway,
     })
 }
 
@@ -240,18 +254,19 @@ fn admit_configured(shared: &Shared, router: &Router) {
     }
 }
 
+/// Starts the cleaners: they wait, for as long as tiers take nothing they would evict what goes there.
 fn start_cleaners(
-    shared: &Arc<Shared>,
-    helpers: &Arc<Helpers>,
-    vigil: &Arc<Vigil>,
+    (shared, helpers, vigil): (&Arc<Shared>, &Arc<Helpers>, &Arc<Vigil>),
+    gate: &mut Gate,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<(), StartError> {
     shared.store.set_cleaners(shared.config.cleaners);
     for number in 0..shared.config.cleaners {
         let cleaner = shared.store.worker()?;
         let (shared, helpers, stop) = (Arc::clone(shared), Arc::clone(helpers), Arc::clone(vigil.stop()));
-        threads
-            .push(vigil.spawn("cleaner", move || loops::clean(cleaner, number, &shared, &helpers, &stop))?);
+        let pass = gate.pass();
+        let clean = move || pass.wait(|| loops::clean(cleaner, number, &shared, &helpers, &stop));
+        threads.push(vigil.spawn("cleaner", clean)?);
     }
     Ok(())
 }
@@ -396,6 +411,6 @@ impl Running {
                 tracing::error!("a thread had panicked");
             }
         }
-        self.saved.as_ref().map_or(Ok(()), |saved| saved.save(&self.shared.store))
+        self.saved.as_ref().map_or(Ok(()), |saved| saved.save(&self.shared.store, &self.headway))
     }
 }

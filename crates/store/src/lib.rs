@@ -55,6 +55,7 @@ mod brakes;
 mod check;
 mod control;
 mod group_floors;
+mod headway;
 mod joint;
 mod latency;
 mod metrics;
@@ -74,6 +75,7 @@ pub use curves::{LookUps, RING_BYTES, SampledAccess, SampledKind};
 pub use effort::{Effort, Interval};
 pub use geometry::{Geometry, divisible_capacity};
 pub use hash::Space;
+pub use headway::Headway;
 pub use item::ITEM_OVERHEAD_MAX;
 pub use joint::JointControl;
 pub use limits::{CLEANERS_MAX, ITEM_MAX, MARKS_MAX, MARKS_MIN, TIERS_MAX};
@@ -84,7 +86,8 @@ pub use rank::{Expression, RankError, RankKind};
 pub use store::{CLOCK_START, MemoryUse, Options, Store, StoreError};
 pub use tenant::{OverShare, TenantSpec, TenantState};
 pub use tier::{
-    BelowTotals, NotTaken, Placement, Promotion, Restored, TierTotals, TierUse, TrafficTotal, may_replace,
+    BelowTotals, Found, NotTaken, Placement, Promotion, Restored, TierTotals, TierUse, TrafficTotal,
+    may_replace,
 };
 pub use upload::{Shortage, Upload};
 pub use witness::Evicted;

@@ -16,4 +16,4 @@ mod prometheus;
 mod sharing;
 mod tenants;
 
-pub(crate) use http::serve;
+pub(crate) use http::Administration;

@@ -7,8 +7,9 @@ use crate::shared::Clock;
 use crate::sharing::TierModel;
 use crate::tenants::Router;
 use crate::tiers;
+use std::fs::File;
 use std::sync::Arc;
-use store::{Options, Store};
+use store::{Found, Headway, Options, Store, Worker};
 
 /// The store with its tiers, what is known of the one that is divided, and where a clean end is to save the items.
 pub(super) fn open_store(
@@ -51,16 +52,42 @@ fn secret(seed: u64) -> u64 {
     }
 }
 
-/// Brings back what tiers, and the file of a clean end, hold from before.
-pub(super) fn restore(
+/// What the last run left and this one has, while the next could have it still.
+pub(super) struct Contents<'a> {
+    worker: Worker,
+    found: Found,
+    saved: Option<&'a SavedFile>,
+}
+
+impl Contents<'_> {
+    /// From here on it is this run's alone: what holds no longer once clients change items does not come back. What is returned takes
+    /// a while to drop, for which nobody need wait.
+    pub(super) fn take(mut self) -> Result<Option<File>, StartError> {
+        let path = || self.saved.map(|saved| saved.path().to_owned()).unwrap_or_default();
+        let taken = self.worker.begin_serving(self.found);
+        self.worker.go_offline();
+        taken.map_err(|cause| {
+            let cause = SavedError::System { what: "remove what is saved there", cause };
+            StartError::Saved { path: path(), cause }
+        })
+    }
+}
+
+/// Brings back what tiers, and the file of a clean end, hold from before; leaves it there.
+pub(super) fn recover<'a>(
     store: &Arc<Store>,
     router: &Router,
-    saved: Option<&SavedFile>,
-) -> Result<(), StartError> {
+    saved: Option<&'a SavedFile>,
+    headway: &Headway,
+) -> Result<Contents<'a>, StartError> {
     let mut worker = store.worker()?;
     let path = saved.map(SavedFile::path);
-    let back = worker.restore(path, &mut |name, own_space| router.adopt(name, own_space));
-    worker.go_offline();
+    if let Some(path) = path.filter(|path| path.metadata().is_ok_and(|meta| meta.len() != 0)) {
+        tracing::info!("what was saved in {} comes back", path.display());
+    }
+    let found = worker.recover(path, &mut |name, own_space| router.adopt(name, own_space), headway);
+    let found = found.ok_or(StartError::BrokenOff)?;
+    let back = found.restored;
     if let Some((path, why)) = path.zip(back.not_taken) {
         tracing::warn!("what was saved in {} is not taken, or not all of it: {why}", path.display());
     }
@@ -68,5 +95,5 @@ pub(super) fn restore(
         let from = if back.from_saved { "a clean end" } else { "an end that was not clean" };
         tracing::info!("{} items are back after {from}, {} were dropped", back.items, back.dropped);
     }
-    Ok(())
+    Ok(Contents { worker, found, saved })
 }

@@ -2,7 +2,7 @@
 
 use super::record::{Spot, decode, encode, len_of, parse};
 use super::saved::{Loaded, take_pieces};
-use crate::{Options, RankKind, Store, TenantSpec};
+use crate::{Headway, Options, RankKind, Store, TenantSpec};
 use control::Claim;
 use std::sync::Arc;
 use units::Bytes;
@@ -43,7 +43,7 @@ pub(crate) fn saved(bytes: &[u8]) {
         file.extend(piece);
     }
     let mut loaded = Loaded::default();
-    let _any = take_pieces(&mut worker, &mut &file[..], adopt, &mut loaded);
+    let _any = take_pieces(&mut worker, &mut &file[..], adopt, &mut loaded, &Headway::default());
     assert!(store.memory_use().slots <= loaded.restored.items, "{loaded:?}");
     worker.quiesce();
     worker.check();

@@ -15,6 +15,7 @@ mod clean;
 mod demote;
 mod doors;
 pub(crate) mod fuzzed;
+mod given_up;
 mod heads;
 mod notes;
 mod parts;
@@ -37,7 +38,7 @@ pub(crate) use demote::{charge_below, put_below};
 pub(crate) use notes::{GONE, NOBODY, Notes, Owner};
 pub use placement::{Placement, Promotion};
 pub(crate) use recover::Made;
-pub use recover::Restored;
+pub use recover::{Found, Restored};
 pub(crate) use reference::{REFERENCE, Reference};
 pub(crate) use room::{Waits, relieve, write_out};
 pub use saved::{NotTaken, may_replace};
@@ -56,6 +57,7 @@ use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use ailing::Unread;
 use area::{Area, Head};
 use clean::{Desk, Postponed, Prospects};
+use given_up::GivenUp;
 use media::{Buffer, Device, MapError, Profile};
 use record::{Fields, HEADER, Record, Spot, footprint};
 use segments::Segments;
@@ -96,6 +98,8 @@ pub(crate) struct Tier {
     unwritten: AtomicU32,
     /// The notes belong to this start.
     begun: AtomicBool,
+    /// What it has let go of before.
+    given_up: GivenUp,
     /// What accesses cost, once it is known.
     profile: OnceLock<Profile>,
     pub(crate) tariff: Arc<Tariff>,
@@ -139,6 +143,7 @@ impl Tier {
             cleaned: AtomicBool::new(false),
             unwritten: AtomicU32::new(0),
             begun: AtomicBool::new(false),
+            given_up: GivenUp::default(),
             profile: OnceLock::new(),
             tariff: Arc::new(Tariff::free()),
             is_timed,
@@ -339,7 +344,7 @@ impl Tier {
         let end = reference.at.saturating_add(reference.footprint(key_len));
         let all = u64::from(self.segments.count()) * self.segments.bytes();
         let is_inside = end <= all && self.segments.of(reference.at) == self.segments.of(end - 1);
-        self.notes.survives() && is_inside && self.notes.is_live(reference.at)
+        self.notes.survives() && is_inside && self.has_kept(reference.at)
     }
 
     /// Counts a record that an item leads to again.
@@ -372,7 +377,7 @@ impl Tier {
     /// Counts a record that no item leads to any more. Under the lock of its key; it has survived when this returns.
     pub(crate) fn release(&self, reference: Reference, key_len: usize) {
         self.segments.take_live(self.segments.of(reference.at), reference.footprint(key_len));
-        self.notes.clear_live(reference.at);
+        self.give_up(reference.at);
     }
 
     /// Gives a record up to which nothing has come to lead.

@@ -182,23 +182,22 @@ impl Notes {
         self.put_settled(head::MAGIC, MAGIC);
     }
 
-    /// Counts this start, which is not clean until `end` says so. Returns the number of the start and whether the one before
-    /// ended cleanly. `wall` is the second since 1970 at which the store's clock was 0, `run` the store's number of the start.
-    pub(crate) fn begin(&self, wall: u64, run: u64) -> (u64, bool) {
-        let clean = self.word(head::CLEAN) != 0;
+    /// Counts this start, which has changed nothing until `serve` says so. Returns the number of the start. `wall` is the second
+    /// since 1970 at which the store's clock was 0, `run` the store's number of the start.
+    pub(crate) fn begin(&self, wall: u64, run: u64) -> u64 {
         let boot = self.word(head::BOOT) + 1;
-        self.put(head::CLEAN, 0);
         self.put(head::BOOT, boot);
         self.put(head::WALL, wall);
         self.put(head::MACHINE, self.device.boot());
         self.put(head::BEFORE, self.run());
         self.put(head::RUN, run);
         self.settle(head::BOOT..head::SERVED + 1);
-        (boot, clean)
+        boot
     }
 
-    /// All tiers of the start have begun: from now on it changes what they hold.
+    /// All that the last end left is back: from now on what they hold changes, and no end is clean until `end` says so.
     pub(crate) fn serve(&self) {
+        self.put_settled(head::CLEAN, 0);
         self.put_settled(head::SERVED, self.begun());
     }
 
@@ -207,7 +206,7 @@ impl Notes {
         self.word(head::RUN)
     }
 
-    /// The same of the last that changed anything: one that ended while its tiers began has not.
+    /// The same of the last that changed anything: one that ended before it served has not.
     pub(crate) fn run(&self) -> u64 {
         let has_served = self.word(head::SERVED) == self.begun();
         self.word(if has_served { head::RUN } else { head::BEFORE })
@@ -423,12 +422,13 @@ mod tests {
         assert_eq!(live(0..262_144), &all[..4]);
         notes.clear_live(64);
         assert!(!notes.is_live(64) && notes.is_live(0));
-        assert_eq!(notes.begin(5, 70), (1, false));
-        notes.end(9);
-        assert_eq!((notes.ended(), notes.begun(), notes.run()), (9, 70, 0), "it has served nothing");
+        assert_eq!((notes.begin(5, 70), notes.begun(), notes.run()), (1, 70, 0), "it has served nothing");
         notes.serve();
-        assert_eq!((notes.run(), notes.begin(6, 71)), (70, (2, true)));
-        assert_eq!((notes.run(), notes.begin(6, 72), notes.run(), notes.begun()), (70, (3, false), 70, 72));
+        notes.end(9);
+        assert_eq!((notes.run(), notes.begin(6, 71), notes.ended()), (70, 2, 9));
+        assert_eq!((notes.run(), notes.begin(6, 72), notes.run(), notes.begun()), (70, 3, 70, 72));
+        notes.serve();
+        assert_eq!((notes.run(), notes.ended()), (72, 0), "what it changes no clean end has left");
         assert!(notes.is_known());
         notes.format(2);
         assert_eq!((live(0..4 << 20).len(), notes.ended()), (0, 0));

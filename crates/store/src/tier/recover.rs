@@ -1,8 +1,10 @@
 //! The content of tiers after a start: from what was saved at a clean end, or else from the records themselves.
 //!
-//! Shape:      notes -> tenants by name -> a saved index whose mark the notes carry, or every record whose bit is set
+//! Shape:      notes -> tenants by name -> a saved index whose mark the notes carry, or every record whose bit is set -> all of it is
+//!             there, and nobody has changed anything -> the saved index is gone, and the notes are of this start
 //! Invariants: a record comes back if its bit is set, its checksum is right, its tenant is there and was not flushed since,
-//!             and no newer record of its key is there; everything else is dropped
+//!             and no newer record of its key is there; everything else is dropped. A start that ends before it serves leaves the
+//!             saved index and whose the notes are as they were; once one serves, no later start takes either for the last
 //! Units:      seconds since 1970 in records, seconds of the store's clock in items
 //! Cost:       without a saved index, a read of every segment that holds something
 //! Failure:    a record that cannot be read is dropped unless a saved item leads there: that is missed until it can be read
@@ -13,9 +15,10 @@ mod tests;
 
 use super::notes::{Known, Owner};
 use super::record::{self, Record};
-use super::saved::{self, Loaded, NotTaken};
-use super::starts::{Start, begin};
+use super::saved::{self, NotTaken};
+use super::starts::{self, Start};
 use super::{GONE, NOBODY, Reference, Tier};
+use crate::Headway;
 use crate::account::unlink;
 use crate::hash::Space;
 use crate::item::Meta;
@@ -24,7 +27,9 @@ use crate::sync::Ordering;
 use crate::tier::doors::expiry_of_wall;
 use crate::worker::{Old, Refused, Worker};
 use std::collections::HashMap;
-use std::path::Path;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::TenantId;
 
@@ -47,70 +52,122 @@ pub struct Restored {
 /// What is known of the rows of one tier.
 type Rows = HashMap<Owner, (TenantId, Known)>;
 
+/// What a start has found, as long as nobody is served: the next start would find it again.
+#[derive(Debug)]
+#[must_use]
+pub struct Found {
+    /// What of it came back.
+    pub restored: Restored,
+    /// Tiers whose notes survived, with their rows.
+    tiers: Vec<(usize, Rows)>,
+    /// A file that must not be taken for the state of a later end.
+    used: Option<PathBuf>,
+}
+
 impl Worker {
-    /// Brings back what tiers hold from before, and what was saved at `saved` by a clean end; that file is removed, and one that
-    /// no clean end has written left as it is. Called once, after the tenants that are configured have been added and before
-    /// anything else. `adopt` may add a tenant of a name that nobody has, or say that there is none: its items are dropped.
-    /// Without this call tiers that outlive the process take nothing.
+    /// As [`Worker::recover`] and then [`Worker::begin_serving`], for who serves at once. A file that cannot be removed is told of
+    /// by neither.
     pub fn restore(
         &mut self,
         saved: Option<&Path>,
         adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
     ) -> Restored {
+        let found = self.recover(saved, adopt, &Headway::default());
+        found.map_or_else(Restored::default, |found| {
+            let restored = found.restored;
+            let _is_gone = self.begin_serving(found);
+            restored
+        })
+    }
+
+    /// Brings back what tiers hold from before, and what was saved at `saved` by a clean end; none if it was broken off. Called
+    /// once, after the tenants that are configured have been added and before anything else. `adopt` may add a tenant of a name
+    /// that nobody has, or say that there is none: its items are dropped. Whoever ends before [`Worker::begin_serving`] leaves all
+    /// that came back to the next start.
+    pub fn recover(
+        &mut self,
+        saved: Option<&Path>,
+        adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
+        headway: &Headway,
+    ) -> Option<Found> {
         let store = Arc::clone(&self.store);
-        let start = begin(&store, saved);
+        let start = starts::begin(&store, saved);
         let rows: Vec<Rows> =
             start.known.iter().map(|at| match_rows(&store, &store.tiers[*at], adopt)).collect();
         store.stamps.fetch_max(start.boot.saturating_mul(STAMPS_PER_START), Ordering::Relaxed);
         let flushed = rows.iter().flat_map(HashMap::values).map(|(_, known)| known.flushed_below);
         // What is written from now on is not flushed.
         store.stamps.fetch_max(flushed.max().unwrap_or(0), Ordering::Relaxed);
-        let mut restored = saved.map_or_else(Restored::default, |path| self.take_saved(path, &start, adopt));
+        let taken = saved.map(|path| self.take_saved(path, &start, adopt, headway));
+        let (mut restored, is_used) = taken.unwrap_or_default();
         restored.dropped += start.left_out;
-        let led = self.led_to(&store);
+        let led = self.led_to(&store, headway);
         for (at, rows) in start.known.iter().zip(&rows) {
             let tier = &store.tiers[*at];
             let before = restored;
-            if !restored.from_saved || led[*at] != tier.notes.count_live() {
+            if !restored.from_saved || led[*at] != tier.count_kept() {
                 restored.from_saved = false;
-                self.expect_items(tier.notes.count_live().saturating_sub(led[*at]));
-                self.scan(&store, tier, rows, &mut restored);
+                self.expect_items(tier.count_kept().saturating_sub(led[*at]));
+                self.scan(&store, tier, rows, &mut restored, headway);
             }
             tier.segments.adopt_filled();
             let of_tier = led[*at] + restored.items - before.items;
             tier.counters.restored.store(of_tier, Ordering::Relaxed);
             tier.counters.dropped.store(restored.dropped - before.dropped, Ordering::Relaxed);
-            self.finish(&store, tier, rows);
         }
         self.reader.quiesce();
-        restored
+        let used = saved.filter(|_| is_used).map(Path::to_owned);
+        let tiers = start.known.into_iter().zip(rows).collect();
+        (!headway.is_broken_off()).then_some(Found { restored, tiers, used })
     }
 
-    /// Brings back what a clean end has saved.
+    /// The last step before anybody is served, and with it before anything changes: what was saved is removed, unless no clean end
+    /// has written it, and the notes of tiers are of this start from now on. Without this call tiers that outlive the process take
+    /// nothing. What the file took on the disk is given back when what this returns is dropped, which may take a while.
+    ///
+    /// # Errors
+    /// If the file cannot be removed: nobody may be served then, for a later start would take it for the last state.
+    pub fn begin_serving(&mut self, found: Found) -> io::Result<Option<File>> {
+        let Found { tiers, used, .. } = found;
+        let store = Arc::clone(&self.store);
+        store.tiers.iter().for_each(Tier::settle_given_up);
+        let held = used.as_deref().and_then(|path| File::open(path).ok());
+        if let Some(path) = used.as_deref() {
+            match std::fs::remove_file(path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            // Where a folder cannot be settled, a crash of the machine may bring the name back.
+            let _settled = saved::settle_name(path);
+        }
+        starts::serve(&store);
+        for (at, rows) in tiers {
+            self.finish(&store, &store.tiers[at], &rows);
+        }
+        self.reader.quiesce();
+        Ok(held)
+    }
+
+    /// Brings back what a clean end has saved; says, too, whether the file is not to be there for a later start.
     fn take_saved(
         &mut self,
         path: &Path,
         start: &Start,
         adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
-    ) -> Restored {
+        headway: &Headway,
+    ) -> (Restored, bool) {
         // Without a tier that outlives the process nothing but the file itself says that it is the last.
-        let loaded = match saved::load(self, path, |told| start.is_of(told), adopt) {
-            Ok(None) => return Restored::default(),
+        let loaded = match saved::load(self, path, |told| start.is_of(told), adopt, headway) {
+            Ok(None) => return <_>::default(),
             Ok(Some(loaded)) => loaded,
             Err(why) => {
-                let restored = Restored { not_taken: Some(why), ..Restored::default() };
-                if !why.is_ours() {
-                    return restored;
-                }
-                Loaded { restored, flushes: Vec::new() }
+                return (Restored { not_taken: Some(why), ..Restored::default() }, why.is_ours());
             }
         };
-        // It must not be taken for the state of a later end. Where it cannot be removed, its mark is old then.
-        let _gone = std::fs::remove_file(path).and_then(|()| saved::settle_name(path));
         let store = &self.store;
         let flushes = loaded.flushes.into_iter();
         flushes.for_each(|(tenant, wall)| store.flush(tenant, store.secs_of_wall(wall)));
-        loaded.restored
+        (loaded.restored, true)
     }
 
     fn finish(&self, store: &Store, tier: &Tier, rows: &Rows) {
@@ -138,9 +195,10 @@ impl Worker {
     }
 
     /// Records of each tier that items lead to.
-    fn led_to(&self, store: &Store) -> Vec<u64> {
+    fn led_to(&self, store: &Store, headway: &Headway) -> Vec<u64> {
         let mut led = vec![0; store.tiers.len()];
-        for bucket in 0..store.index.buckets() {
+        let buckets = if led.is_empty() { 0 } else { store.index.buckets() };
+        for bucket in (0..buckets).take_while(|_| !headway.is_broken_off()) {
             store.index.each_in(bucket, |slot| {
                 if let Some(away) = store.log.view(&self.reader, slot.place()).away() {
                     led[usize::from(away.tier)] += 1;
@@ -164,13 +222,22 @@ impl Worker {
     }
 
     /// Looks at every record of a tier whose bit is set. One that cannot be read stays where an item leads there already.
-    fn scan(&mut self, store: &Arc<Store>, tier: &Tier, rows: &Rows, restored: &mut Restored) {
+    fn scan(
+        &mut self,
+        store: &Arc<Store>,
+        tier: &Tier,
+        rows: &Rows,
+        restored: &mut Restored,
+        headway: &Headway,
+    ) {
         // Once for all segments: who leads to what cannot be read came from what was saved, before the first of them.
         let mut led: Option<Vec<u64>> = None;
-        for segment in 0..tier.segments.count() {
+        for segment in (0..tier.segments.count()).take_while(|_| !headway.is_broken_off()) {
+            headway.reach(restored.items);
             let range = tier.segments.range(segment);
             let mut live = Vec::new();
             tier.notes.each_live(range.clone(), |at| live.push(at));
+            live.retain(|at| tier.has_kept(*at));
             if live.is_empty() {
                 continue;
             }
@@ -180,12 +247,12 @@ impl Worker {
                 let led = led.get_or_insert_with(|| self.places_led_to(store, tier));
                 for at in live.into_iter().filter(|at| led.binary_search(at).is_err()) {
                     restored.dropped += 1;
-                    tier.notes.clear_live(at);
+                    tier.give_up(at);
                 }
                 continue;
             }
             // To make room for one item another may go, and its bit with it.
-            for at in live.into_iter().filter(|at| tier.notes.is_live(*at)) {
+            for at in live.into_iter().filter(|at| tier.has_kept(*at)) {
                 let bytes = &bytes[usize::try_from(at - range.start).unwrap_or(0)..];
                 let record = record::decode(tier.spot(at), bytes);
                 record.inspect(|record| self.draw_beyond(record.fields.stamp));
@@ -194,7 +261,7 @@ impl Worker {
                     restored.items += 1;
                 } else if !self.leads_to(store, tier, at, bytes, rows) {
                     restored.dropped += 1;
-                    tier.notes.clear_live(at);
+                    tier.give_up(at);
                 }
             }
             self.reader.quiesce();

@@ -79,8 +79,8 @@ pub(super) fn begin(store: &Store, saved: Option<&Path>) -> Start {
         let (of, end) = (run_of(tier), tier.notes.ended());
         let is_last = of.is_some() && of == last;
         let has_outlived = is_last && tier.notes.is_known() && tier.notes.has_outlived();
-        let boot = if has_outlived { tier.notes.begin(store.wall(), run).0 } else { 0 };
-        // Else a crash of the machine could leave the notes of the last end as they were, and nothing of what comes.
+        let boot = if has_outlived { tier.notes.begin(store.wall(), run) } else { 0 };
+        // Whoever cannot take that would not take either that it serves.
         if !has_outlived || !store.settle_notes(tier) {
             if of.is_some() && !is_last {
                 let dropped = tier.notes.count_live();
@@ -95,9 +95,19 @@ pub(super) fn begin(store: &Store, saved: Option<&Path>) -> Start {
         start.boot = start.boot.max(boot);
         start.known.push(at);
     }
-    // A start that ends before this has changed nothing: all tiers are of the run before it.
-    store.tiers.iter().filter(|tier| tier.notes.survives()).for_each(|tier| tier.notes.serve());
     start
+}
+
+/// Says in all notes that from now on what tiers hold changes; a start that ends before this has changed nothing, and all its tiers
+/// are of the run before it. Else a crash of the machine could leave the notes of the last end as they were, and nothing of what
+/// comes.
+pub(super) fn serve(store: &Store) {
+    let tiers = || store.tiers.iter().filter(|tier| tier.notes.survives());
+    tiers().for_each(|tier| tier.notes.serve());
+    for tier in tiers() {
+        // One that does not take it is told so of its notes as it is when it serves.
+        let _settled = store.settle_notes(tier);
+    }
 }
 
 /// The last run that had a tier; none if nothing says so.

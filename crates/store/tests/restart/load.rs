@@ -69,6 +69,14 @@ pub(crate) fn start_on(
     wall: u64,
     placement: Placement,
 ) -> Server {
+    let (mut worker, tenant) = prepare(devices, wall, placement);
+    let restored = worker.restore(saved, &mut |_, _| None);
+    worker.check();
+    Server { store: Arc::clone(worker.store()), worker, tenant, restored }
+}
+
+/// A store to which nothing has come back yet.
+pub(crate) fn prepare(devices: &[Arc<dyn Device>], wall: u64, placement: Placement) -> (Worker, TenantId) {
     let options = Options {
         memory: Bytes::mib(8),
         item_max: Bytes::kib(64),
@@ -84,10 +92,7 @@ pub(crate) fn start_on(
     }
     let tenant = store.add_tenant(spec("t", true)).unwrap();
     assert!(store.set_placement(tenant, placement));
-    let mut worker = store.worker().unwrap();
-    let restored = worker.restore(saved, &mut |_, _| None);
-    worker.check();
-    Server { store, worker, tenant, restored }
+    (store.worker().unwrap(), tenant)
 }
 
 fn spec(name: &str, own_space: bool) -> TenantSpec {

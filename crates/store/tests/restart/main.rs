@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what must not happen")]
 
 mod apart;
+mod broken_off;
 mod ends;
 mod killed;
 mod left_out;

@@ -3,6 +3,7 @@
 use super::{
     AHEAD, CAS, Cursor, Entry, Head, ITEM_MIN, Loaded, NotTaken, PIECE, PIECE_MAX, REMEMBERED_AT, STATE_AT,
 };
+use crate::Headway;
 use crate::hash::Space;
 use crate::item::Meta;
 use crate::store::Store;
@@ -28,6 +29,7 @@ pub(in crate::tier) fn load(
     path: &Path,
     is_wanted: impl Fn(Told) -> bool,
     adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
+    headway: &Headway,
 ) -> Result<Option<Loaded>, NotTaken> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -47,21 +49,23 @@ pub(in crate::tier) fn load(
     // More than fit into the file are none.
     worker.expect_items(head.items.min(len / ITEM_MIN));
     let mut loaded = Loaded::default();
-    if take_pieces(worker, &mut file, adopt, &mut loaded).is_none() {
+    if take_pieces(worker, &mut file, adopt, &mut loaded, headway).is_none() {
         loaded.restored.not_taken = Some(NotTaken::Damaged);
     }
     Ok(Some(loaded))
 }
 
-/// Makes the items of all pieces again; none if one is damaged: those before it are there then.
+/// Makes the items of all pieces again, until it is broken off; none if one is damaged: those before it are there then.
 pub(in crate::tier) fn take_pieces(
     worker: &mut Worker,
     file: &mut impl Read,
     adopt: &mut dyn FnMut(&str, bool) -> Option<TenantId>,
     loaded: &mut Loaded,
+    headway: &Headway,
 ) -> Option<()> {
     let mut tenants = None;
-    loop {
+    while !headway.is_broken_off() {
+        headway.reach(loaded.restored.items);
         let piece = next_piece(file)?;
         if piece.is_empty() {
             loaded.restored.from_saved = true;
@@ -82,6 +86,7 @@ pub(in crate::tier) fn take_pieces(
             *count += 1;
         }
     }
+    Some(())
 }
 
 /// The next piece, empty behind the last; none if it is damaged.
@@ -149,7 +154,7 @@ fn take_item(
         && tier.holds(away, entry.key.len())
     {
         // Nothing leads there: who looks for records need not.
-        tier.notes.clear_live(away.at);
+        tier.give_up(away.at);
     }
     Some(is_back)
 }

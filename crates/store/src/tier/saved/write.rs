@@ -3,6 +3,7 @@
 use super::{
     AWAY, BEHIND, CAS, MAGIC, NO_FILE, OWN_SPACE, PIECE, REMEMBERED_AT, STATE_AT, end_of, settle_name,
 };
+use crate::Headway;
 use crate::item::View;
 use crate::slot::Slot;
 use crate::store::Store;
@@ -23,6 +24,14 @@ impl Worker {
     /// If the file cannot be written, or a tier fails. What survives in tiers by itself is found without the file, and each tier
     /// whatever becomes of the others.
     pub fn save(&mut self, path: &Path) -> io::Result<u64> {
+        self.save_told(path, &Headway::default())
+    }
+
+    /// As [`Worker::save`], for somebody who wants to know how far it is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save_told(&mut self, path: &Path, headway: &Headway) -> io::Result<u64> {
         let store = Arc::clone(&self.store);
         for tier in &store.tiers {
             tier.seal_parked();
@@ -36,7 +45,7 @@ impl Worker {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
         let beside = PathBuf::from(beside);
-        let saved = self.write_file(&beside, mark).and_then(|items| {
+        let saved = self.write_file(&beside, mark, headway).and_then(|items| {
             std::fs::rename(&beside, path)?;
             settle_name(path)?;
             Ok(items)
@@ -57,7 +66,7 @@ impl Worker {
     }
 
     /// Writes everything into a file. What is dead by now is dead in its tier, too.
-    fn write_file(&self, path: &Path, mark: u64) -> io::Result<u64> {
+    fn write_file(&self, path: &Path, mark: u64, headway: &Headway) -> io::Result<u64> {
         let store = &self.store;
         let stamps = store.stamps.load(Ordering::Relaxed);
         // One that is left from before may be open to others.
@@ -101,6 +110,7 @@ impl Worker {
             if PIECE <= piece.len() {
                 put_piece(&mut file, &piece)?;
                 piece.clear();
+                headway.reach(items);
             }
         }
         put_piece(&mut file, &piece)?;
