@@ -42,9 +42,18 @@ pub(crate) fn link(
 /// Accounts an item that the index points at no more, and lets go of its value if that lies apart or in a tier.
 pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, view: &View<'_>) {
     take_off(store, counters, place, view);
+    note_died(store, counters, view);
     let_go(store, view);
     if let Some(apart) = view.apart() {
         store.log.retire_value(&store.epochs, apart);
+    }
+}
+
+/// Where nothing may go: who found too little dead learns of what has died since.
+#[inline]
+fn note_died(store: &Store, counters: &ThreadCounters, view: &View<'_>) {
+    if store.no_evict {
+        store.full.note_died(&counters.died_bytes, view.len() as u64);
     }
 }
 
@@ -91,6 +100,7 @@ pub(crate) fn replace(
     sizes: Sizes,
     stamp: u64,
 ) {
+    note_died(store, counters, old);
     let is_plain = old.tenant() == meta.tenant && old.expiry().is_none() && meta.expiry.is_none();
     let is_here = old.away().is_none() && meta.away.is_none();
     if !is_plain || !is_here || store.is_flushed(from, old) {

@@ -11,6 +11,10 @@
 //!             reserve is three segments instead of n; sources are compared by what cleaning them would free;
 //!             half-full destinations stay open for the next pass instead of being dropped
 
+mod compact;
+
+pub(crate) use compact::Full;
+
 use crate::account::unlink;
 use crate::census::{BATCH, Census, Fate, Pending, Step, remembered_of};
 use crate::curves::SampledKind;
@@ -47,6 +51,8 @@ pub(crate) enum Outcome {
     Freed(usize),
     /// There was nothing to take.
     Nothing,
+    /// The same, but others empty segments: what these hold may be enough once they are through.
+    Taken,
 }
 
 /// What becomes of an item that stays but finds no room in a destination.
@@ -87,11 +93,9 @@ impl Cleaner {
     ) -> Outcome {
         let mut to = Destinations::take(store);
         let outcome = match store.pass_kind() {
-            PassKind::Surveyed { marks } if !store.no_evict => {
+            kind if store.no_evict => self.compact(store, reader, (counters, waits), &mut to, kind),
+            PassKind::Surveyed { marks } => {
                 self.surveyed_pass(store, reader, (counters, waits), &mut to, marks)
-            }
-            PassKind::Surveyed { .. } => {
-                self.fixed_pass(store, reader, (counters, waits), &mut to, FixedPass::default())
             }
             PassKind::Fixed(fixed) => self.fixed_pass(store, reader, (counters, waits), &mut to, fixed),
         };
@@ -127,7 +131,7 @@ impl Cleaner {
         Pass { store, counters, census, to, lack: Lack::Goes, waits, seen: 0 }.run(reader, &mut self.sources)
     }
 
-    /// Takes so many segments and frees so many of them, whatever they hold; under `-M` only what is dead.
+    /// Takes so many segments and frees so many of them, whatever they hold.
     fn fixed_pass(
         &mut self,
         store: &Store,
@@ -141,9 +145,8 @@ impl Cleaner {
         if self.sources.len() < 2 && drawn.is_empty() {
             return self.give_up(store);
         }
-        // Who may not evict has to know that all of it fits, and takes every segment that compaction frees.
-        let frees = if store.no_evict { 1 } else { fixed.frees_of(self.sources.len()) };
-        let step = if store.no_evict { Step::ALL } else { self.step(store) };
+        let frees = fixed.frees_of(self.sources.len());
+        let step = self.step(store);
         self.census.take(store, reader, &self.sources, step, None);
         self.census.add(store, &drawn);
         let floors = self.census.gather(store);
@@ -153,9 +156,6 @@ impl Cleaner {
         while budget < floors && opened_max + 1 < self.sources.len() {
             opened_max += 1;
             budget = self.budget(store, to, opened_max);
-        }
-        if store.no_evict && budget < self.census.inside() {
-            return self.give_up(store);
         }
         self.census.divide(store, budget);
         let freed = evict_drawn(&mut self.census, store, counters, &drawn);
@@ -167,9 +167,8 @@ impl Cleaner {
         }
         // What is lost at ends of destinations beyond what was foreseen is not to cost items that stay.
         to.allow(self.sources.len() - 1);
-        let lack = if store.no_evict { Lack::Waits } else { Lack::Goes };
         let census = &mut self.census;
-        Pass { store, counters, census, to, lack, waits, seen: 0 }.run(reader, &mut self.sources)
+        Pass { store, counters, census, to, lack: Lack::Goes, waits, seen: 0 }.run(reader, &mut self.sources)
     }
 
     /// Takes segments back that are mostly dead, without need; without time to spare those that count as dead altogether: what is

@@ -336,6 +336,8 @@ pub(crate) struct ThreadCounters {
     pub(crate) tenants: Box<[std::sync::OnceLock<Box<Counters>>]>,
     /// Of the tiers below DRAM.
     tariffs: Box<[Arc<Tariff>]>,
+    /// Bytes of items that the index has ceased to point at, where nothing may go.
+    pub(crate) died_bytes: AtomicU64,
     /// Accesses for miss ratio curves.
     pub(crate) samples: crate::curves::Ring,
 }
@@ -346,6 +348,7 @@ impl ThreadCounters {
             classes: std::array::from_fn(|_| std::array::from_fn(|_| ClassCounters::default())),
             tenants: (0..tenants_max).map(|_| std::sync::OnceLock::new()).collect(),
             tariffs,
+            died_bytes: AtomicU64::new(0),
             samples: crate::curves::Ring::default(),
         }
     }

@@ -71,6 +71,7 @@ impl Worker {
         }
         let wanted = self.wanted.take().max(1);
         let (mut futile, mut freed) = (0, 0);
+        let mut patience = Patience::new();
         let mut begun = store.passes.begun();
         while futile < FUTILE_MAX && freed < FREED_MAX.saturating_add(wanted.saturating_mul(2)) {
             match self.wait_for_retired(wanted) {
@@ -90,7 +91,16 @@ impl Worker {
                 give_way();
                 continue;
             }
-            match self.clean() {
+            let is_known = store.has_little_dead();
+            if is_known && others == 0 {
+                self.clean_tiers(By::Writer);
+                break;
+            }
+            // What is missing others may have, or be about to free.
+            let outcome = if is_known { Outcome::Taken } else { self.clean() };
+            match outcome {
+                Outcome::Taken if patience.is_over(&store) => break,
+                Outcome::Taken => patience.wait(&store),
                 Outcome::Freed(segments) => freed += u32::try_from(segments).unwrap_or(u32::MAX),
                 Outcome::Nothing => {
                     futile += if others == 0 { FUTILE_ALONE } else { 1 };
@@ -167,6 +177,9 @@ impl Worker {
         let store = Arc::clone(&self.store);
         self.reader.quiesce();
         store.log.reclaim_now(&store.epochs);
+        if store.has_little_dead() {
+            return false;
+        }
         let wanted = u32::try_from(store.passes_wanted()).unwrap_or(u32::MAX);
         let Some(running) = store.passes.begin_wanted(wanted) else { return false };
         let freed = self.run(&store, &running);

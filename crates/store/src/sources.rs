@@ -1,9 +1,9 @@
 //! Which segments a cleaning pass takes.
 //!
 //! Shape:      sealed segments: random ones for a survey; or scored by their rows in the table, half of a pass the best, half
-//!             random
+//!             random; the best of all where nothing may go
 //! Invariants: a chosen segment is `Cleaning`, and so this thread's
-//! Cost:       one look at the table row of at most `PASS_CANDIDATES_MAX` segments
+//! Cost:       one look at the table row of at most `PASS_CANDIDATES_MAX` segments, of every one where nothing may go
 //! Source:     the halves are Memshare §5.3. We differ: a segment is scored by dead bytes and by what its tenants hold beyond
 //!             their shares, instead of by one tenant's need
 
@@ -50,6 +50,35 @@ impl Chooser {
         self.shuffle(width.div_ceil(2)..width);
         self.scored.truncate(width);
         claim(store, self.scored.iter().map(|(_, id)| *id), sources);
+    }
+
+    /// The sealed segments of which most is dead, at most so many, the most dead first, with how much that is; `guess` says how much more
+    /// may be dead in one than its row tells. Returns, too, whether others empty some.
+    pub(crate) fn most_dead(
+        &mut self,
+        store: &Store,
+        most: usize,
+        guess: impl Fn(&mut Rng, SegmentId) -> u64,
+    ) -> (&[(u64, SegmentId)], bool) {
+        self.scored.clear();
+        let mut others_clean = false;
+        for id in store.log.ids() {
+            match store.log.segment(id).state() {
+                State::Sealed => {
+                    let dead = expected_gain(store, id, &[]) + guess(&mut self.rng, id);
+                    self.scored.push((dead, id));
+                }
+                State::Cleaning => others_clean = true,
+                State::Free | State::Head | State::Retired => {}
+            }
+        }
+        let best_first = |(dead, _): &(u64, SegmentId)| std::cmp::Reverse(*dead);
+        if most < self.scored.len() {
+            self.scored.select_nth_unstable_by_key(most, best_first);
+            self.scored.truncate(most);
+        }
+        self.scored.sort_unstable_by_key(best_first);
+        (&self.scored, others_clean)
     }
 
     /// Random sealed segments, as many as a survey looks at.

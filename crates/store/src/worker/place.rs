@@ -297,6 +297,10 @@ impl Worker {
             store.note_written(store.geometry.segment);
             if let Some(full) = head.replace(next) {
                 store.log.seal(full);
+                // What has died in it can be taken back from now on.
+                if store.no_evict {
+                    store.full.note_freed(store.geometry.segment.0);
+                }
             }
         }
         Ok(head.as_mut().expect("made above if there was none"))

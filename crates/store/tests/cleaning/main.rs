@@ -5,6 +5,7 @@
 mod ceilings;
 mod ends;
 mod expired;
+mod full;
 mod told;
 mod waiting;
 
