@@ -53,7 +53,7 @@ pub(crate) fn unlink(store: &Store, counters: &ThreadCounters, place: Place, vie
 #[inline]
 fn note_died(store: &Store, counters: &ThreadCounters, view: &View<'_>) {
     if store.no_evict {
-        store.full.note_died(&counters.died_bytes, view.len() as u64);
+        store.passes.full.note_died(&counters.died_bytes, view.len() as u64);
     }
 }
 

@@ -5,6 +5,7 @@
 //!             the background does
 //! Source:     Memshare §5.3: cleaning runs in parallel where writers outrun it
 
+use crate::cleaner::Full;
 use crate::limits::{
     CLEANERS_MAX, GIVES_WAY_ITEMS, MARKS_MAX, MARKS_MIN, PASS_FREES_PART, PASS_WIDTH, PASS_WIDTH_MAX,
     RESERVE_SEGMENTS,
@@ -70,6 +71,8 @@ pub(crate) struct Passes {
     reclaims_early: AtomicBool,
     /// Segments that a fixed pass takes and frees; none take where passes survey.
     fixed: [AtomicU32; 2],
+    /// Where nothing may go, how little is dead.
+    pub(crate) full: Full,
 }
 
 /// Passes that were counted.
@@ -103,6 +106,7 @@ impl Passes {
             marks: AtomicU32::new(count(MARKS_MIN)),
             reclaims_early: AtomicBool::new(true),
             fixed: [AtomicU32::new(0), AtomicU32::new(0)],
+            full: Full::default(),
         }
     }
 

@@ -15,7 +15,6 @@ pub use memory::MemoryUse;
 
 use crate::brakes::Brakes;
 use crate::classes::{CLASSES, ClassTotals};
-use crate::cleaner::Full;
 use crate::departed::Departures;
 use crate::destinations::Parked;
 use crate::epoch::{Epochs, Participant};
@@ -143,8 +142,6 @@ pub struct Store {
     pub(crate) parked: Parked,
     /// What they did.
     pub(crate) cleaning: CleanerCounters,
-    /// What they know of how little is dead, where nothing may go.
-    pub(crate) full: Full,
     pub(crate) sweep: Sweep,
     /// The first page from which values are looked at next for dead ones.
     pub(crate) values_swept: AtomicU32,
@@ -240,7 +237,6 @@ impl Store {
             passes: Passes::new(),
             parked: Parked::default(),
             cleaning: CleanerCounters::default(),
-            full: Full::default(),
             sweep: Sweep::default(),
             values_swept: AtomicU32::new(0),
             witness: Witness::default(),

@@ -74,6 +74,11 @@ impl Full {
         *last = Look { secs, until, looks };
     }
 
+    /// A pass has freed something.
+    fn forget(&self) {
+        *lock(&self.last) = Look::default();
+    }
+
     fn is_known(&self, secs: u32) -> bool {
         let last = *lock(&self.last);
         last.secs == secs && LOOKS_MAX <= last.looks && self.died() < last.until
@@ -83,7 +88,7 @@ impl Full {
 impl Store {
     /// Whether it is known that nothing may go and that a pass would free nothing.
     pub(crate) fn has_little_dead(&self) -> bool {
-        self.no_evict && self.full.is_known(self.now_secs())
+        self.no_evict && self.passes.full.is_known(self.now_secs())
     }
 
     /// Whether something has expired, or was flushed, that the index points at still.
@@ -156,7 +161,7 @@ impl Cleaner {
             PassKind::Surveyed { .. } => PASS_WIDTH,
             PassKind::Fixed(fixed) => fixed.takes,
         };
-        let (died, secs) = (store.full.died(), store.now_secs());
+        let (died, secs) = (store.passes.full.died(), store.now_secs());
         let (mut lack, mut others_clean) = self.claim_enough(store, reader, to, most, [false; 2]);
         let missed = if lack == 0 { [false; 2] } else { store.has_dead_linked() };
         if missed != [false; 2] {
@@ -170,7 +175,7 @@ impl Cleaner {
             if others_clean {
                 return Outcome::Taken;
             }
-            store.full.note(secs, until(lack), missed == [false; 2]);
+            store.passes.full.note(secs, until(lack), missed == [false; 2]);
             return Outcome::Nothing;
         }
         // All of it stays, and all is alike.
@@ -178,9 +183,10 @@ impl Cleaner {
         let census = &mut self.census;
         let pass = Pass { store, counters, census, to, lack: Lack::Waits, waits, seen: 0 };
         let outcome = pass.run(reader, &mut self.sources);
-        if outcome == Outcome::Nothing {
-            // More was lost at ends than was foreseen. What is dead is in fewer segments than before.
-            store.full.note(secs, until(0), false);
+        match outcome {
+            // More was lost at ends than was foreseen. What is dead is in fewer segments than before: another frees one.
+            Outcome::Nothing => store.passes.full.note(secs, until(0), false),
+            _ => store.passes.full.forget(),
         }
         outcome
     }

@@ -126,7 +126,7 @@ impl Store {
             });
         }
         // However much it was.
-        self.full.note_freed(self.geometry.segment.0);
+        self.passes.full.note_freed(self.geometry.segment.0);
         for tenant in ids.iter().map(|id| self.tenant(*id)) {
             lock(&tenant.shadow).clear();
             // A disk may have to be waited for: not while nobody can write.

@@ -299,7 +299,7 @@ impl Worker {
                 store.log.seal(full);
                 // What has died in it can be taken back from now on.
                 if store.no_evict {
-                    store.full.note_freed(store.geometry.segment.0);
+                    store.passes.full.note_freed(store.geometry.segment.0);
                 }
             }
         }

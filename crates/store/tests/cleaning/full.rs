@@ -115,7 +115,7 @@ fn nothing_is_refused_while_a_tenth_is_dead() {
                 bytes -= alive.insert(n, len).unwrap_or(0);
             } else {
                 refused += 1;
-                let least = store.geometry().divisible.0 * 8 / 10;
+                let least = store.geometry().divisible.0 * 9 / 10;
                 assert!(least < bytes + 9 * alive.len() as u64, "{bytes} in {} are alive", alive.len());
             }
         }
@@ -127,17 +127,17 @@ fn nothing_is_refused_while_a_tenth_is_dead() {
     }
 }
 
-/// Writers who write over what is theirs, side by side, in a store that is four fifths full: nobody is refused because another has at
+/// Writers who write over what is theirs, side by side, in a store that is nine tenths full: nobody is refused because another has at
 /// the moment what is dead.
 #[test]
-fn writers_side_by_side_are_not_refused_while_a_fifth_is_dead() {
+fn writers_side_by_side_are_not_refused_while_a_tenth_is_dead() {
     const WRITERS: u64 = 3;
     let (memory, item_max) = (Bytes::mib(16), Bytes::kib(64));
     let store = Store::new(Options { memory, item_max, threads: 3, tenants_max: 1, no_evict: true, seed: 1 })
         .unwrap();
     let (name, claim) = ("t".to_owned(), control::Claim::default());
     store.add_tenant(TenantSpec { name, own_space: true, claim, rank: RankKind::Lru }).unwrap();
-    let each = store.geometry().divisible.0 * 8 / 10 / WRITERS / (ITEM + 9);
+    let each = store.geometry().divisible.0 * 9 / 10 / WRITERS / (ITEM + 9);
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let store = &store;
@@ -164,7 +164,7 @@ fn write(worker: &mut Worker, n: u64) {
         let key = worker.key(Space::Own(TENANT), text.as_bytes()).unwrap();
         match worker.set(TENANT, &key, Mode::Set, Fields::default(), &VALUE) {
             Ok(_) => return,
-            Err(Refused::NoRoom) => worker.make_room().expect("a fifth is dead"),
+            Err(Refused::NoRoom) => worker.make_room().expect("a tenth is dead"),
             Err(refused) => panic!("{refused:?}"),
         }
     }
