@@ -26,6 +26,8 @@ use address::pair;
 use crossbeam_utils::CachePadded;
 use huge_pages::HugePages;
 use media::MapError;
+#[cfg(test)]
+pub(crate) use resize::MERGE_STEP;
 
 /// Slots of a bucket: one cache line.
 pub(crate) const BUCKET_SLOTS: usize = 8;

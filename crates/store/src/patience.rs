@@ -2,14 +2,14 @@
 //!
 //! Invariants: no wait lasts for ever, though no other thread ever comes to a quiescent point; what passes between two waits does not
 //!             count, and after one that was in vain there is no other
-//! Units:      turns, each of which lets others run: a microsecond where nobody else wants the core, milliseconds on a busy machine;
-//!             hence also seconds of the store's clock
+//! Units:      turns, each of which lets others run: a microsecond for the first where nobody else wants the core, a tenth of a millisecond for
+//!             those that sleep, milliseconds on a busy machine; hence also seconds of the store's clock
 
 use crate::store::Store;
 use crate::sync::pause;
 
-/// Turns that a thread waits: some tenths of a second where it is alone on its core (guess; a turn of an event loop is less).
-const TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 200_000 };
+/// Turns that a thread waits: half a second (guess; a turn of an event loop is less).
+const TURNS_MAX: u32 = if cfg!(shuttle) { 50 } else { 5_000 };
 /// Seconds that begin while it waits.
 const SECONDS_MAX: u32 = 2;
 

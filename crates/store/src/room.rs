@@ -22,7 +22,7 @@ const FUTILE_ALONE: u32 = 8;
 /// It gives up, too, when its own passes have freed twice what it wants and so many segments more: others take them as fast.
 const FREED_MAX: u32 = 256;
 
-/// Steps by which the index shrinks in a turn at most: a few milliseconds.
+/// Steps by which the index shrinks in a turn of the cleaner at most: some thousand buckets, about a millisecond.
 const SHRINKS_MAX: usize = 64;
 
 /// What waiting for emptied segments brought.
@@ -158,8 +158,7 @@ impl Worker {
         }
         let sweeps = self.sweep_departed() | self.sweep_values(&store);
         store.sweep.advance(&store);
-        let shrink = |_: &usize| store.index.shrink(|slot| store.hash_at(&self.reader, slot));
-        let shrinks = (0..SHRINKS_MAX).take_while(shrink).count() == SHRINKS_MAX;
+        let shrinks = self.shrink_index(&store);
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
         store.log.touch_ahead();
@@ -169,6 +168,18 @@ impl Worker {
         }
         let cleaner = self.cleaner.get_or_insert_with(|| Box::new(Cleaner::new(store.thread_rng())));
         cleaner.reclaim_dead(&store, &mut self.reader, &self.counters) || sweeps
+    }
+
+    /// Takes buckets from an index that became too large, and lets others run between steps: nobody waits for a lock whose holder the system
+    /// has sent away. Returns whether there may be more to do.
+    fn shrink_index(&self, store: &Store) -> bool {
+        for _ in 0..SHRINKS_MAX {
+            if !store.index.shrink(|slot| store.hash_at(&self.reader, slot)) {
+                return false;
+            }
+            give_way();
+        }
+        true
     }
 
     /// What another background cleaner does when it is woken: a pass, if fewer run than are wanted. Returns whether there may
@@ -184,5 +195,55 @@ impl Worker {
         let Some(running) = store.passes.begin_wanted(wanted) else { return false };
         let freed = self.run(&store, &running);
         matches!(freed, Outcome::Freed(_)) && 0 < store.passes_wanted()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+    use crate::hash::Space;
+    use crate::index::MERGE_STEP;
+    use crate::sync::GAVE_WAY;
+    use crate::{Fields, Mode, Options, RankKind, TenantSpec};
+    use control::Claim;
+    use units::Bytes;
+
+    #[test]
+    fn others_run_between_steps_of_an_index_that_shrinks() {
+        let options = Options {
+            memory: Bytes::mib(64),
+            item_max: Bytes::kib(64),
+            threads: 1,
+            tenants_max: 1,
+            no_evict: false,
+            seed: 1,
+        };
+        let store = Store::new(options).unwrap();
+        let (name, claim, rank) = ("t".to_owned(), Claim::default(), RankKind::default());
+        let tenant = store.add_tenant(TenantSpec { name, own_space: false, claim, rank }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let each = |of: &dyn Fn(&[u8])| (0..60_000).for_each(|n| of(format!("key {n}").as_bytes()));
+        each(&|name| {
+            let key = worker.key(Space::Shared, name).unwrap();
+            worker.set(tenant, &key, Mode::Set, Fields::default(), b"1").unwrap();
+        });
+        let before = store.index.buckets();
+        each(&|name| {
+            assert!(worker.delete(tenant, &worker.key(Space::Shared, name).unwrap()));
+        });
+        let (mut turns, gave_way) = (1, GAVE_WAY.get());
+        while worker.maintain() {
+            turns += 1;
+        }
+        let gone = before - store.index.buckets();
+        assert!(5_000 < gone, "{before} buckets, {gone} of them gone");
+        let steps = u64::from(gone / MERGE_STEP);
+        let gave_way = GAVE_WAY.get() - gave_way;
+        assert!(
+            steps <= gave_way && steps <= turns * SHRINKS_MAX as u64 + 1,
+            "{steps}, {gave_way}, {turns} turns"
+        );
     }
 }

@@ -29,11 +29,13 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Waits a moment for another thread: spins first, then lets it run.
+/// Waits a moment for another thread: spins first, then lets it run, then sleeps, so that the core is free for whom it waits for.
 pub(crate) fn pause(turn: &mut u32) {
     *turn += 1;
-    if cfg!(shuttle) || SPINS_MAX < *turn {
+    if cfg!(shuttle) || (SPINS_MAX < *turn && *turn <= AWAKE_MAX) {
         give_way();
+    } else if AWAKE_MAX < *turn {
+        nap();
     } else {
         std::hint::spin_loop();
     }
@@ -41,6 +43,9 @@ pub(crate) fn pause(turn: &mut u32) {
 
 /// Spins before yielding: about a microsecond, longer than a critical section that is not preempted.
 const SPINS_MAX: u32 = 40;
+/// Spins and yields before sleeping. A yield takes about a microsecond where nobody else wants the core, and a thread that was sent away on
+/// another core stays away for milliseconds (guess: some ten of the shortest sleeps' overhead).
+pub(crate) const AWAKE_MAX: u32 = SPINS_MAX + 50;
 
 /// Lets other threads run.
 #[cfg(not(shuttle))]
@@ -50,10 +55,12 @@ pub(crate) fn give_way() {
     std::thread::yield_now();
 }
 
-/// Sleeps a moment, while a device is at work: shorter than it takes to write a segment.
+/// Sleeps a moment: the system makes a tenth of a millisecond of it.
 #[cfg(not(shuttle))]
 pub(crate) fn nap() {
-    std::thread::sleep(std::time::Duration::from_micros(100));
+    #[cfg(test)]
+    NAPS.set(NAPS.get() + 1);
+    std::thread::sleep(std::time::Duration::from_micros(50));
 }
 
 #[cfg(shuttle)]
@@ -66,6 +73,8 @@ pub(crate) fn nap() {
 thread_local! {
     /// How often the calling thread did.
     pub(crate) static GAVE_WAY: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// How often it slept.
+    pub(crate) static NAPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(shuttle)]
@@ -95,6 +104,16 @@ pub(crate) fn bump(counter: &AtomicU64, by: u64) {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waits_for_long_sleeps() {
+        let (gave_way, naps) = (GAVE_WAY.get(), NAPS.get());
+        let mut turn = 0;
+        (0..SPINS_MAX).for_each(|_| pause(&mut turn));
+        assert_eq!((GAVE_WAY.get() - gave_way, NAPS.get() - naps), (0, 0), "a lock is held for less");
+        (SPINS_MAX..AWAKE_MAX + 3).for_each(|_| pause(&mut turn));
+        assert_eq!((GAVE_WAY.get() - gave_way, NAPS.get() - naps), (50, 3));
+    }
 
     #[test]
     fn a_lock_is_had_behind_a_holder_that_panicked_and_not_beside_one() {

@@ -15,8 +15,11 @@ use crate::sync::{Ordering, lock};
 const LOAD_MAX_PERCENT: i64 = 90;
 /// Load up to which it shrinks.
 const LOAD_MIN_PERCENT: i64 = 70;
-/// Buckets that are split or merged at once at most: bounds the pause of the writer that does it.
+/// Buckets that are split at once at most: bounds the pause of the writer that does it.
 const RESIZE_STEP: u32 = 64;
+/// Buckets that are merged at once at most. Who merges holds two stripes nearly all the time, and a writer who meets one of them waits if the
+/// system sends the holder away meanwhile: it gives way between steps, where it holds none.
+pub(crate) const MERGE_STEP: u32 = 16;
 /// Memory of removed buckets goes back in pieces of so many buckets.
 pub(super) const RELEASE_STEP: u32 = 1024;
 
@@ -97,12 +100,12 @@ impl Index {
         self.leave_pair(stripes);
     }
 
-    /// Removes up to a step of buckets while the load is low. `rehash` gives the hash of the item in a slot. Returns whether one was
+    /// Removes up to `MERGE_STEP` buckets while the load is low. `rehash` gives the hash of the item in a slot. Returns whether one was
     /// removed.
     pub(crate) fn shrink(&self, rehash: impl Fn(Slot) -> KeyHash) -> bool {
         let _resize = lock(&self.resize);
         let mut shrank = false;
-        for _ in 0..RESIZE_STEP {
+        for _ in 0..MERGE_STEP {
             let n = self.buckets.load(Ordering::Relaxed);
             if n <= BUCKETS_MIN || LOAD_MIN_PERCENT <= self.load_percent(n - 1) || !self.merge(n - 1, &rehash)
             {
