@@ -172,6 +172,9 @@ impl Keys {
 impl Loaded {
     fn load(config: &TlsConfig) -> Result<Self, TlsError> {
         let provider = Arc::new(provider(&config.ciphers)?);
+        // The first random byte of a process takes some 40 ms, which a worker would be away for at the first handshake. Whether there are
+        // any, handshakes say.
+        let _unknown = provider.secure_random.fill(&mut [0]);
         let roots = match &config.ca {
             None => None,
             Some(path) => Some((Arc::new(roots(path)?), path)),
