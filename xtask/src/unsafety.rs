@@ -30,6 +30,7 @@ pub const FENCES: &[(&str, &str)] = &[
     ("crates/store/src/log.rs", "views of item bytes inside a segment"),
     ("crates/store/src/tier/area.rs", "views of record bytes inside a segment of a tier"),
     ("crates/store/src/log/values.rs", "views of values in pages of their own"),
+    ("crates/store/src/log/surplus.rs", "giving memory of free segments back that are too many"),
     ("crates/store/src/log/warm.rs", "giving pages of values back that nobody can look at"),
 ];
 

@@ -58,6 +58,10 @@ pub const LOW_WATER_PART: u32 = 512;
 pub const LOW_WATER_PER_WRITER: u32 = 2;
 /// Free memory that a helping thread has touched before a writer takes it: one of the system's huge pages.
 pub const TOUCHED_AHEAD: Bytes = Bytes::mib(2);
+/// The same at most, where much is in use: as much as a writer of large items fills while the first of it is touched (guess).
+pub const TOUCHED_AHEAD_MOST: Bytes = Bytes::mib(8);
+/// One segment of so many that are in use, beyond the least.
+pub const TOUCHED_AHEAD_OF_USED: u32 = 64;
 /// One segment in so many at most, but two.
 pub const TOUCHED_AHEAD_PART: u32 = 3;
 /// Segments that a survey looks at, at most: random ones of all. On the mixed trace 1,024 gave fewer hits in 245 MiB,

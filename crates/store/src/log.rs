@@ -9,6 +9,8 @@
 
 #![allow(unsafe_code, reason = "item bytes in segments: written by one head, read under an epoch")]
 
+mod ahead;
+mod surplus;
 mod values;
 mod warm;
 
@@ -43,14 +45,14 @@ pub(crate) struct Log {
     pool: Mutex<Pool>,
     /// Segments that writers could still take, reserve included; as of the last change of the pool.
     available: AtomicU32,
-    /// Segments that are free and touched, and whether others could be; as of the last change of the pool.
-    ahead: AtomicU32,
+    /// Whether segments should be touched, and how many are to be given back; as of the last change of the pool.
     untouched: AtomicBool,
+    surplus: AtomicU32,
     /// A background cleaner starts when no more segments than this are left, the reserve included.
     low_water: u32,
     segment_bytes: usize,
-    /// Free segments whose memory is touched before a writer takes them.
-    touched_ahead: u32,
+    /// Free segments whose memory is touched before a writer takes them, at least and at most.
+    touched_ahead: (u32, u32),
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +61,11 @@ struct Pool {
     /// Ids whose memory was given back.
     cold: Vec<SegmentId>,
     retired: VecDeque<(u64, SegmentId)>,
+    /// Ids whose memory is still to be given back, and how many it is being given back of: off the accounts.
+    surplus: Vec<SegmentId>,
+    cooling: u32,
+    /// Segments that were lent to values when that was last divided.
+    lent_before: u32,
     /// The first id that was never used.
     fresh: u32,
     /// Segments that cost memory now.
@@ -79,18 +86,18 @@ pub(crate) struct Head {
 }
 
 impl Pool {
-    /// An id that costs memory from now on. Called only if `backed` is below `allowed`.
+    /// An id that costs memory from now on. Called only if `unbacked` is not zero.
     fn back_one(&mut self) -> SegmentId {
         self.backed += 1;
-        self.cold.pop().unwrap_or_else(|| {
+        self.surplus.pop().or_else(|| self.cold.pop()).unwrap_or_else(|| {
             self.fresh += 1;
             SegmentId(self.fresh - 1)
         })
     }
 
-    /// Whether segments could be touched without coming near the end of the memory.
-    fn has_untouched(&self, low_water: u32) -> bool {
-        self.backed + low_water < self.allowed
+    /// Segments that may come to cost memory: nobody can have those of which it is being given back.
+    fn unbacked(&self) -> u32 {
+        self.allowed.saturating_sub(self.backed + self.cooling)
     }
 
     fn free_count(&self) -> u32 {
@@ -115,14 +122,11 @@ impl Log {
                 ..Pool::default()
             }),
             available: AtomicU32::new(geometry.segment_count),
-            ahead: AtomicU32::new(0),
             untouched: AtomicBool::new(true),
+            surplus: AtomicU32::new(0),
             low_water: limits::RESERVE_SEGMENTS + geometry.low_water,
             segment_bytes: geometry.segment.as_usize(),
-            touched_ahead: u32::try_from(limits::TOUCHED_AHEAD.count_of(geometry.segment))
-                .unwrap_or(u32::MAX)
-                .min(geometry.segment_count / limits::TOUCHED_AHEAD_PART)
-                .max(2),
+            touched_ahead: ahead::bounds(geometry),
             values,
         };
         Ok(log)
@@ -193,14 +197,16 @@ impl Log {
         self.divide(&mut pool);
     }
 
-    /// Leaves segments what values do not take, and gives back what they have too much.
+    /// Leaves segments what values do not take, and takes from them what they have too much.
     fn divide(&self, pool: &mut Pool) {
         let lent = pool.values.lent_segments(self.segment_bytes);
         pool.allowed = pool.granted.saturating_sub(lent);
         while pool.allowed < pool.backed && limits::RESERVE_SEGMENTS < pool.free_count() {
             let Some(id) = pool.free.pop() else { break };
-            self.make_cold(pool, id);
+            pool.discard(id);
         }
+        self.cool(pool, lent.saturating_sub(pool.lent_before));
+        pool.lent_before = lent;
         self.publish_available(pool);
     }
 
@@ -208,8 +214,7 @@ impl Log {
     pub(crate) fn take(&self, epochs: &Epochs, reserve: u32, base: u64, now_secs: u32) -> Option<Head> {
         let mut pool = lock(&self.pool);
         self.reclaim(&mut pool, epochs);
-        let unbacked = pool.allowed.saturating_sub(pool.backed);
-        let left = pool.free_count().saturating_add(unbacked);
+        let left = pool.free_count().saturating_add(pool.unbacked());
         if left <= reserve {
             self.publish_available(&pool);
             drop(pool);
@@ -230,40 +235,11 @@ impl Log {
         Some(Head { segment: id, used: 0, base })
     }
 
-    /// Whether `touch_ahead` has something to do. A hint.
-    pub(crate) fn wants_touching(&self) -> bool {
-        self.untouched.load(Ordering::Relaxed) && self.ahead.load(Ordering::Relaxed) < self.touched_ahead / 2
-    }
-
-    /// Touches the memory of segments before a writer takes them: the first touch of a huge page takes milliseconds.
-    /// Stops where memory gets short.
-    pub(crate) fn touch_ahead(&self) {
-        loop {
-            let mut pool = lock(&self.pool);
-            if self.touched_ahead <= pool.free_count() || !pool.has_untouched(self.low_water) {
-                self.publish_available(&pool);
-                return;
-            }
-            let id = pool.back_one();
-            drop(pool);
-            self.populate(id);
-            let mut pool = lock(&self.pool);
-            pool.free.push(id);
-            self.publish_available(&pool);
-        }
-    }
-
-    /// Touches the memory of a segment.
-    fn populate(&self, id: SegmentId) {
-        // Refusal only makes the first touch cost what it does.
-        let _refused = self.region.populate(id.index() * self.segment_bytes, self.segment_bytes);
-    }
-
     fn publish_available(&self, pool: &Pool) {
-        let left = pool.free_count().saturating_add(pool.allowed.saturating_sub(pool.backed));
+        let left = pool.free_count().saturating_add(pool.unbacked());
         self.available.store(left, Ordering::Relaxed);
-        self.ahead.store(pool.free_count(), Ordering::Relaxed);
-        self.untouched.store(pool.has_untouched(self.low_water), Ordering::Relaxed);
+        self.untouched.store(self.has_untouched(pool), Ordering::Relaxed);
+        self.surplus.store(pool.surplus_count(), Ordering::Relaxed);
     }
 
     /// Returns emptied segments whose epoch has passed to the pool.
@@ -275,11 +251,12 @@ impl Log {
             pool.retired.pop_front();
             self.segment(id).set_state(State::Free);
             if pool.allowed < pool.backed && limits::RESERVE_SEGMENTS <= pool.free_count() {
-                self.make_cold(pool, id);
+                pool.discard(id);
             } else {
                 pool.free.push(id);
             }
         }
+        self.cool(pool, 0);
     }
 
     /// The same, from outside, and of values. Returns what is available then.
@@ -304,13 +281,6 @@ impl Log {
     /// Asserts that the book of values adds up; returns those that items should lead to.
     pub(crate) fn check_values(&self) -> Vec<Apart> {
         lock(&self.pool).values.check()
-    }
-
-    fn make_cold(&self, pool: &mut Pool, id: SegmentId) {
-        // SAFETY: the segment is free: the index points at nothing in it and every reader's epoch has passed.
-        unsafe { self.region.release(id.index() * self.segment_bytes, self.segment_bytes) };
-        pool.cold.push(id);
-        pool.backed -= 1;
     }
 
     /// Hands over a segment that the index no longer points into.

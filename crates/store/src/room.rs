@@ -51,6 +51,7 @@ impl Worker {
         store.sweep.advance(&store);
         if !store.has_cleaners() {
             store.index.make_huge_page();
+            store.log.give_surplus_back();
         }
         if store.no_evict {
             // No pass draws large values, dead or alive.
@@ -162,6 +163,7 @@ impl Worker {
         store.adjust_allowed();
         store.log.reclaim_now(&store.epochs);
         store.log.touch_ahead();
+        let sweeps = sweeps | store.log.give_surplus_back();
         let sweeps = sweeps | self.clean_tiers(By::Background) | shrinks | store.index.make_huge_page();
         if 0 < store.passes_wanted() {
             return self.help() || sweeps;

@@ -142,6 +142,7 @@ impl Store {
         let allowed = allowed.max(self.geometry.segments_least).min(self.geometry.segment_count);
         if std::mem::replace(&mut *before, allowed) != allowed {
             self.log.allow(allowed);
+            while !self.has_cleaners() && self.log.give_surplus_back() {}
         }
     }
 
@@ -152,12 +153,13 @@ impl Store {
     }
 
     /// Whether a background cleaner has work: few segments left, a ceiling is passed, segments wait to be touched before a writer needs
-    /// them, or a part of the index to be made a huge page.
+    /// them, their memory to be given back, or a part of the index to be made a huge page.
     #[must_use]
     pub fn wants_cleaning(&self) -> bool {
         self.log.available() <= self.log.low_water()
             || self.ceiling_hint.load(Ordering::Relaxed) != 0
             || self.log.wants_touching()
+            || self.log.has_surplus()
             || self.index.wants_huge_page()
             || self.departing.load(Ordering::Relaxed) != 0
             || self.tiers_want_cleaning()
