@@ -66,6 +66,8 @@ pub(crate) fn check(store: &Store, reader: &Participant) {
         assert!(!tenant.is_gone() || tenant.share().target.0 == 0, "a removed tenant has a share");
         lock(&tenant.shadow).check();
     }
+    let present = store.tenants().filter(|tenant| !tenant.is_gone()).count() as u64;
+    assert_eq!(lock(&store.adding).present, present, "tenants that are there");
     check_segments(store, &live_in);
     for tier in &store.tiers {
         tier.check(leads.remove(&tier.id).unwrap_or_default());

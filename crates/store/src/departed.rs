@@ -30,6 +30,8 @@ pub(crate) struct Departures {
     vacant: Vec<(TenantId, u64)>,
     /// Counters of tenants whose ids others have now: of the shared key space, and of those with one of their own.
     counted: [Totals; 2],
+    /// Tenants that are there.
+    pub(crate) present: u64,
     /// The next bucket to sweep.
     at: u32,
 }
@@ -100,6 +102,7 @@ impl Store {
         }
         self.cancel_flush(id);
         self.tenant(id).leave();
+        adding.present -= 1;
         // What a thread that does not know yet writes for it is dead from the start.
         self.flush_below(id, || FLUSHED_FOR_EVER);
         let readings = self.readings.load(Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Tenants of a store: they come, change, and say what they have.
 
 use super::Store;
+use crate::departed::Departures;
 use crate::metrics::Counters;
 use crate::metrics::Totals;
 use crate::rank::RankKind;
@@ -22,7 +23,7 @@ impl Store {
     pub fn add_tenant(&self, spec: TenantSpec) -> Option<TenantId> {
         let mut adding = lock(&self.adding);
         if let Some(id) = adding.free(self) {
-            self.welcome(self.tenant(id), Some(spec));
+            self.welcome(&mut adding, self.tenant(id), Some(spec));
             self.enter_tiers(self.tenant(id));
             return Some(id);
         }
@@ -32,7 +33,7 @@ impl Store {
         // Up to where the others' expiries have been accounted.
         let now_secs = self.turned_secs.load(Ordering::Relaxed);
         let tenant = Tenant::new(id, spec, self.reasons(), self.shadow_budget(count + 1), now_secs);
-        self.welcome(&tenant, None);
+        self.welcome(&mut adding, &tenant, None);
         self.enter_tiers(&tenant);
         slot.set(Box::new(tenant)).ok()?;
         // Release: who sees the count sees the tenant.
@@ -42,11 +43,12 @@ impl Store {
     }
 
     /// Gives a tenant that comes a share until the policy has spoken: an equal part of what is divided.
-    fn welcome(&self, tenant: &Tenant, again: Option<TenantSpec>) {
+    fn welcome(&self, adding: &mut Departures, tenant: &Tenant, again: Option<TenantSpec>) {
         if let Some(spec) = again {
             tenant.begin(spec, self.raw_totals(tenant.id));
         }
-        let present = self.tenants().filter(|t| !t.is_gone()).count() as u64 + 1;
+        adding.present += 1;
+        let present = adding.present;
         let budget = self.shadow_budget(u32::try_from(present).unwrap_or(u32::MAX));
         let target = Bytes(self.divided().0 / present).max(tenant.floor());
         tenant.set_share(MemoryShare::of(target), budget);
