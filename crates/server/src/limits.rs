@@ -55,7 +55,9 @@ pub const WATCH_BUFFER: usize = 256 << 10;
 /// Bytes of a list of items that are written at once, not counting the bucket that crosses the line.
 pub const DUMP_PIECE: usize = 64 << 10;
 /// Buckets of the index that are looked at for one piece of a list at most: others want their turn.
-pub const DUMP_BUCKETS_AT_ONCE: u32 = 4096;
+pub const DUMP_BUCKETS_AT_ONCE: u32 = 512;
+/// Buckets of the index in which `stats items` looks for the item that nobody asked for longest: a few thousand items.
+pub const AGES_BUCKETS: u32 = 512;
 /// Bytes that `stats cachedump` answers at most (memcached's).
 pub const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
 /// Buckets of the index that `stats cachedump` looks at: the first 60,000 items or so (guess: nobody else is served meanwhile).
@@ -131,8 +133,8 @@ pub const PIECES_PER_ROUND: usize = 4;
 /// Keys of one `get` that one turn looks at (guess: as many as are on the way ahead): of a line of a mebibyte no more is hashed than is
 /// answered soon.
 pub const KEYS_PER_TURN: usize = KEYS_AHEAD;
-/// Turns that a connection takes in a row before others are listened for (guess: some 10 ms at most).
-pub const TURNS_IN_A_ROW: usize = 32;
+/// Turns that a connection takes in a row before others are listened for: some 500 requests.
+pub const TURNS_IN_A_ROW: usize = 8;
 /// Keys of one turn whose index lines and items are on the way before they are looked at, at most (guess: more than are answered in one).
 pub const KEYS_AHEAD: usize = 1024;
 /// Reads of one tier that one worker has under way at most.

@@ -2,7 +2,7 @@
 
 use super::{Row, baseline, lines};
 use crate::dump::sees;
-use crate::limits::DUMP_BUCKETS_AT_ONCE;
+use crate::limits::AGES_BUCKETS;
 use crate::shared::Shared;
 use crate::tenants::{Binding, Router};
 use crate::view::Visible;
@@ -83,7 +83,7 @@ fn class_of_bound(seen: &Visible) -> [ClassTotals; CLASSES] {
 /// The answer to `stats items`. Classes have no lists, so that what memcached says of its lists is zero; ages are those of a
 /// part of the items, of all in a small store.
 pub(super) fn items(shared: &Shared, router: &Router, worker: &Worker, binding: &Binding) -> Vec<u8> {
-    let ages_secs = worker.longest_idle(DUMP_BUCKETS_AT_ONCE, |item| sees(binding, item));
+    let ages_secs = worker.longest_idle(AGES_BUCKETS, |item| sees(binding, item));
     let longest_secs = ages_secs.iter().copied().max().unwrap_or(0);
     let rows_of = |class: usize, totals: &ClassTotals| {
         // A bound connection's items are one class.

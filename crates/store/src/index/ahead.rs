@@ -12,6 +12,12 @@ use crate::sync::Ordering;
 use media::prefetch;
 
 impl Index {
+    /// Starts loading a bucket, if it is there.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, bucket: u32) {
+        self.words.prefetch(bucket as usize * BUCKET_SLOTS);
+    }
+
     /// Starts loading both buckets of a key.
     #[inline]
     pub(crate) fn prefetch(&self, hash: KeyHash) {

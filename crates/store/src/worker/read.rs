@@ -13,6 +13,10 @@ use crate::sync::{Ordering, bump, try_lock};
 use crate::tenant::Tenant;
 use units::{Bytes, TenantId};
 
+/// Buckets ahead of a walk over the index whose lines are loaded, and whose items are: each item waits for the memory, its bucket has come before.
+const BUCKETS_AHEAD: u32 = 6;
+const ITEMS_AHEAD: u32 = 2;
+
 /// What an item is beside its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
@@ -180,6 +184,9 @@ impl Worker {
     ) -> bool {
         let end = cursor.bucket.saturating_add(buckets).min(self.store.index.buckets());
         for bucket in cursor.bucket..end {
+            self.store.index.prefetch_bucket(bucket.saturating_add(BUCKETS_AHEAD));
+            let ahead = bucket.saturating_add(ITEMS_AHEAD);
+            self.store.index.each_in(ahead, |slot| self.store.log.prefetch(slot.place()));
             self.store.index.each_in(bucket, |slot| {
                 let known = self.describe_slot(slot);
                 let dead = self.store.is_expired(&known.item.view)
