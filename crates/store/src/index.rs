@@ -26,7 +26,7 @@ use address::pair;
 use crossbeam_utils::CachePadded;
 use huge_pages::HugePages;
 use media::MapError;
-#[cfg(test)]
+#[cfg(all(test, not(shuttle), not(miri)))]
 pub(crate) use resize::MERGE_STEP;
 
 /// Slots of a bucket: one cache line.

@@ -45,7 +45,7 @@ pub(crate) fn pause(turn: &mut u32) {
 const SPINS_MAX: u32 = 40;
 /// Spins and yields before sleeping. A yield takes about a microsecond where nobody else wants the core, and a thread that was sent away on
 /// another core stays away for milliseconds (guess: some ten of the shortest sleeps' overhead).
-pub(crate) const AWAKE_MAX: u32 = SPINS_MAX + 50;
+const AWAKE_MAX: u32 = SPINS_MAX + 50;
 
 /// Lets other threads run.
 #[cfg(not(shuttle))]
