@@ -475,8 +475,12 @@ fn member(text: &str) -> Result<(String, String), Failure> {
 
 /// `HOST:PORT`, said at `place`; a refusal shows `example`.
 fn server_address(text: String, place: &str, example: &str) -> Result<String, Failure> {
+    let is_host = |host: &str| {
+        let is_v6 = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty() && !host.contains('/') && (is_v6 || !host.contains(':'))
+    };
     let has_port =
-        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok());
     if has_port {
         return Ok(text);
     }

@@ -159,6 +159,7 @@ pub(crate) fn no_signals(error: io::Error) -> Failure {
 /// Shuts the server down; says what was not as it should be.
 fn end(running: Running, activation: &Activation, headway: &Arc<Headway>) -> Result<Code, Failure> {
     activation.notify("STOPPING=1");
+    headway.begin();
     let _patience = Patience::ask(activation, "draining and saving", headway);
     let broken = running.broken();
     if broken.is_some() {

@@ -129,6 +129,9 @@ fn ask(
     if (200..300).contains(&status) {
         return Ok(text);
     }
+    if status == 503 {
+        return Err(Failure::failed("the server is starting", "ask again once it serves"));
+    }
     let refusal: Value = serde_json::from_str(&text).unwrap_or_default();
     let Some(what) = refusal["error"].as_str() else {
         return Err(strange(&format!("status {status}")));

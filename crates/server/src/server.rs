@@ -27,7 +27,6 @@ use crate::vigil::Vigil;
 use crate::worker::{Surroundings, Worker};
 use contents::{open_store, recover};
 use crew::Crew;
-use gate::Gate;
 use mio::Waker;
 use sockets::{Prepared, entrances, ready_line};
 use std::io;
@@ -182,9 +181,9 @@ fn run(
     let stop = Arc::clone(vigil.stop());
     let helpers = Arc::new(Helpers::default());
     let operator = Arc::new(Operator::new(&shared, &router, &memory, &helpers));
-    let (mut crew, mut gate) = (Crew::new(&vigil, &helpers), Gate::default());
+    let mut crew = Crew::new(&vigil, &helpers);
 
-    start_cleaners((&shared, &helpers, &vigil), &mut gate, &mut crew.threads)?;
+    start_cleaners((&shared, &helpers, &vigil), &mut crew)?;
     {
         let (shared, router, helpers) = (Arc::clone(&shared), Arc::clone(&router), Arc::clone(&helpers));
         let stop = Arc::clone(&stop);
@@ -201,14 +200,14 @@ fn run(
     let desks = start_workers((&shared, &router, &helpers, &vigil), rings, &mut crew)?;
     helpers.know_workers(crew.wakers.clone());
     let (acceptor, acceptor_waker) = Acceptor::new(Arc::clone(&shared), entrances, desks, stop)?;
-    let pass = gate.pass();
+    let pass = crew.pass();
     crew.threads.push(vigil.spawn("acceptor", move || pass.wait(|| acceptor.accept()))?);
     if headway.is_broken_off() {
         return Err(StartError::BrokenOff);
     }
     // Whatever could fail has not: from here on clients are served.
     let used = contents.take()?;
-    gate.open();
+    crew.open_gate();
     let admin_stop = admin.map(|admin| admin.begin(view.clone(), Arc::clone(&operator), &mut crew.threads));
     drop(used);
     Ok(Running {
@@ -257,16 +256,15 @@ fn admit_configured(shared: &Shared, router: &Router) {
 /// Starts the cleaners: they wait, for as long as tiers take nothing they would evict what goes there.
 fn start_cleaners(
     (shared, helpers, vigil): (&Arc<Shared>, &Arc<Helpers>, &Arc<Vigil>),
-    gate: &mut Gate,
-    threads: &mut Vec<JoinHandle<()>>,
+    crew: &mut Crew,
 ) -> Result<(), StartError> {
     shared.store.set_cleaners(shared.config.cleaners);
     for number in 0..shared.config.cleaners {
         let cleaner = shared.store.worker()?;
         let (shared, helpers, stop) = (Arc::clone(shared), Arc::clone(helpers), Arc::clone(vigil.stop()));
-        let pass = gate.pass();
+        let pass = crew.pass();
         let clean = move || pass.wait(|| loops::clean(cleaner, number, &shared, &helpers, &stop));
-        threads.push(vigil.spawn("cleaner", clean)?);
+        crew.threads.push(vigil.spawn("cleaner", clean)?);
     }
     Ok(())
 }

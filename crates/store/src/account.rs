@@ -100,7 +100,6 @@ pub(crate) fn replace(
     sizes: Sizes,
     stamp: u64,
 ) {
-    note_died(store, counters, old);
     let is_plain = old.tenant() == meta.tenant && old.expiry().is_none() && meta.expiry.is_none();
     let is_here = old.away().is_none() && meta.away.is_none();
     if !is_plain || !is_here || store.is_flushed(from, old) {
@@ -109,6 +108,7 @@ pub(crate) fn replace(
             let_go(store, old);
         }
         link(store, counters, to, meta, sizes, stamp);
+        note_died(store, counters, old);
         return;
     }
     // The tenant has as many items as before, and most often as many bytes: its counts, which other threads write too, are
@@ -120,6 +120,7 @@ pub(crate) fn replace(
         store.tenant(meta.tenant).live.fetch_add(sizes.charge() - before.charge(), Ordering::Relaxed);
     }
     relink(store, (from, before.in_segment), (to, sizes.in_segment), meta.tenant, stamp);
+    note_died(store, counters, old);
 }
 
 /// Accounts an item without expiry that the index points at in another place from now on: its tenant and its size class hold

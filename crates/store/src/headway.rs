@@ -31,6 +31,11 @@ impl Headway {
         self.broken_off.load(Ordering::Relaxed)
     }
 
+    /// Counts from nothing again.
+    pub fn begin(&self) {
+        self.reach(0);
+    }
+
     /// Says how many items there are so far.
     pub(crate) fn reach(&self, items: u64) {
         self.items.store(items, Ordering::Relaxed);

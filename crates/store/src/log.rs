@@ -218,7 +218,8 @@ impl Log {
         if left <= reserve {
             self.publish_available(&pool);
             drop(pool);
-            return if self.give_warm_back(self.segment_bytes as u64) {
+            let short = u64::from(reserve + 1 - left) * self.segment_bytes as u64;
+            return if self.give_warm_back(short) {
                 self.take(epochs, reserve, base, now_secs)
             } else {
                 None

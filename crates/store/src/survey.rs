@@ -50,6 +50,8 @@ struct Prospect {
     held: (u64, u64),
     /// Bytes that cleaning it would free.
     gain: u64,
+    /// Of those, what leads to values that lie apart, by the samples.
+    leads: u64,
 }
 
 /// What tells one use of a sealed segment from another.
@@ -92,6 +94,7 @@ impl Survey {
             id: *id,
             held: held(store.log.segment(*id)),
             gain: expected_gain(store, *id, &[]),
+            leads: 0,
         }));
         let dead = self.ahead.iter().map(|prospect| prospect.gain).collect();
         if !self.is_dead_enough(store, dead, marks) {
@@ -119,6 +122,7 @@ impl Survey {
         if self.is_dead_enough(store, dead.clone(), marks) {
             // It was expired, which the table had not known: nothing is below a threshold.
             self.census.begin(store);
+            self.census.give_back();
             self.samples = Vec::new();
             self.ahead.iter_mut().zip(dead).for_each(|(prospect, dead)| prospect.gain = dead);
             return;
@@ -158,13 +162,17 @@ impl Survey {
         let found: Vec<_> =
             batch.iter().filter_map(|item| item.find(store).map(|found| (item, found))).collect();
         let sampled: u64 = found.iter().map(|(item, _)| item.view.len() as u64).sum();
+        let prospect = &mut self.ahead[usize::from(candidate)];
         if 0 < sampled {
-            self.ahead[usize::from(candidate)].gain = store.log.segment_bytes() as u64;
+            prospect.gain = store.log.segment_bytes() as u64;
         }
-        // What leads to a value that lies apart goes with that.
-        let stays = |item: &Pending<'_>| !item.is_dead(store) && item.view.apart().is_none();
-        for (item, found) in found.into_iter().filter(|(item, _)| stays(item)) {
+        for (item, found) in found.into_iter().filter(|(item, _)| !item.is_dead(store)) {
             let stands_for = item.charge() * live / sampled.max(1);
+            // What leads to a value that lies apart goes with that.
+            if item.view.apart().is_some() {
+                self.ahead[usize::from(candidate)].leads += stands_for;
+                continue;
+            }
             let (rank, least) = self.census.count(store, item, found, stands_for);
             let tenant = u16::try_from(item.view.tenant().0).unwrap_or(u16::MAX);
             // What leads to a tier is some bytes at least.
@@ -176,7 +184,7 @@ impl Survey {
 
     /// What is dead in each candidate, by the samples.
     fn dead(&self) -> Vec<u64> {
-        let mut dead: Vec<u64> = self.ahead.iter().map(|prospect| prospect.gain).collect();
+        let mut dead: Vec<u64> = self.ahead.iter().map(|p| p.gain.saturating_sub(p.leads)).collect();
         for sample in &self.samples {
             let dead = &mut dead[usize::from(sample.candidate)];
             *dead = dead.saturating_sub(u64::from(sample.stands_for));

@@ -2,6 +2,7 @@
 //!
 //! Invariants: no thread is left behind without somebody who can end it
 
+use super::gate::{Gate, Pass};
 use crate::loops::Helpers;
 use crate::reactor::Waker;
 use crate::vigil::Vigil;
@@ -16,13 +17,24 @@ pub(super) struct Crew {
     pub(super) threads: Vec<JoinHandle<()>>,
     /// Of the workers: the helpers know them once all are there.
     pub(super) wakers: Vec<Arc<Waker>>,
+    gate: Gate,
 }
 
 impl Crew {
     /// Nobody yet.
     pub(super) fn new(vigil: &Arc<Vigil>, helpers: &Arc<Helpers>) -> Self {
         let (vigil, helpers) = (Arc::clone(vigil), Arc::clone(helpers));
-        Self { vigil, helpers, threads: Vec::new(), wakers: Vec::new() }
+        Self { vigil, helpers, threads: Vec::new(), wakers: Vec::new(), gate: Gate::default() }
+    }
+
+    /// A place behind the gate.
+    pub(super) fn pass(&mut self) -> Pass {
+        self.gate.pass()
+    }
+
+    /// Lets those behind the gate act.
+    pub(super) fn open_gate(&mut self) {
+        std::mem::take(&mut self.gate).open();
     }
 
     /// Hands over all of them: the server runs, and ends them when it ends.
@@ -36,7 +48,9 @@ impl Drop for Crew {
         if self.threads.is_empty() {
             return;
         }
+        // Before the gate goes: nobody behind it is taken for one that has ended by itself.
         self.vigil.stop().store(true, Ordering::Release);
+        drop(std::mem::take(&mut self.gate));
         self.helpers.wake_all();
         for waker in &self.wakers {
             // One that cannot be woken wakes by itself.

@@ -288,11 +288,12 @@ impl Log {
         pool.values.lent += fresh;
         let segments = pool.values.lent_segments(self.segment_bytes) - lent;
         let left = u64::from(pool.free_count()) + u64::from(pool.allowed);
-        if left < u64::from(pool.backed) + u64::from(RESERVE_SEGMENTS + segments) {
+        let needed = u64::from(pool.backed) + u64::from(RESERVE_SEGMENTS + segments);
+        if 0 < fresh && left < needed {
             pool.values.lent -= fresh;
             self.publish_available(&pool);
             drop(pool);
-            let has_more = self.give_warm_back(fresh);
+            let has_more = self.give_warm_back((needed - left) * self.segment_bytes as u64);
             return if has_more {
                 self.back_value(epochs, coming, bytes, uploads_max)
             } else {

@@ -162,10 +162,11 @@ impl Notes {
         self.ended() != 0 || self.word(head::MACHINE) == self.device.boot()
     }
 
-    /// Begins anew: nothing is live, nobody is known. No segment begins with the life of one of before, of which `wall` makes
+    /// Begins anew: nothing is live, nobody is known; of which run they were is kept, so that nothing older is taken for newer. No segment begins with the life of one of before, of which `wall` makes
     /// sure: what lies there is no record of it.
     pub(crate) fn format(&self, wall: u64) {
         let words = self.words();
+        let run = if self.are_ours() { self.run() } else { 0 };
         if words[head::MAGIC].swap(0, Ordering::AcqRel) != 0 {
             self.settle(0..1);
         }
@@ -178,6 +179,8 @@ impl Notes {
         self.put(head::SIZE, self.size.0);
         self.put(head::SEGMENT, self.segment.0);
         self.put(head::ROWS, self.rows as u64);
+        self.put(head::RUN, run);
+        self.put(head::SERVED, run);
         self.settle(1..words.len());
         self.put_settled(head::MAGIC, MAGIC);
     }

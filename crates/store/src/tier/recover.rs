@@ -130,7 +130,6 @@ impl Worker {
     pub fn begin_serving(&mut self, found: Found) -> io::Result<Option<File>> {
         let Found { tiers, used, .. } = found;
         let store = Arc::clone(&self.store);
-        store.tiers.iter().for_each(Tier::settle_given_up);
         let held = used.as_deref().and_then(|path| File::open(path).ok());
         if let Some(path) = used.as_deref() {
             match std::fs::remove_file(path) {
@@ -140,6 +139,7 @@ impl Worker {
             // Where a folder cannot be settled, a crash of the machine may bring the name back.
             let _settled = saved::settle_name(path);
         }
+        store.tiers.iter().for_each(Tier::settle_given_up);
         starts::serve(&store);
         for (at, rows) in tiers {
             self.finish(&store, &store.tiers[at], &rows);

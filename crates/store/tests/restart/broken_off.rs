@@ -185,3 +185,23 @@ fn a_file_that_cannot_be_removed_is_told_of() {
     std::fs::create_dir(folder.saved()).unwrap();
     assert!(worker.begin_serving(found).is_err());
 }
+
+/// A run without the file has changed what is in it, and the machine has gone down: the tier begins anew in a start that serves nobody.
+#[test]
+fn a_file_older_than_a_tier_that_begins_anew_is_taken_by_no_start_behind_a_broken_off_one() {
+    let folder = Folder::new("older");
+    let device = Arc::new(Faulty::new(FileTier::open(&folder.tier(), TIER).unwrap()));
+    device.set_boot(1);
+    let devices: [Arc<dyn Device>; 1] = [Arc::clone(&device) as _];
+    let mut server = start_on(&devices, Some(&folder.saved()), WALL, Placement::Auto);
+    fill(&mut server, 1);
+    server.worker.save(&folder.saved()).unwrap();
+    drop(server);
+    let mut server = start_on(&devices, None, WALL + 1, Placement::Auto);
+    fill(&mut server, 2);
+    drop(server);
+    device.set_boot(2);
+    break_off(&folder, &devices, WALL + 2, Ends::AtOnce);
+    let mut server = start_on(&devices, Some(&folder.saved()), WALL + 3, Placement::Auto);
+    assert!((0..KEYS).all(|key| server.get(key) != Some(1)));
+}

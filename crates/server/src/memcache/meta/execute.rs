@@ -262,8 +262,10 @@ fn set(
         Ok(written) => written,
         Err(why) => {
             let reply = refused(session, worker, Target { tenant, ..target }, why, text::OUT_OF_MEMORY)?;
-            // Nobody shall take the older item for the new one.
-            worker.discard(&target.key);
+            // Nobody shall take the older item for the new one; what was to be added to one that cannot be had changes nothing.
+            if why != Refused::Away {
+                worker.discard(&target.key);
+            }
             replies.put(reply);
             return Ok(());
         }

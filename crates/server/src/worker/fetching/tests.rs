@@ -217,6 +217,8 @@ fn a_request_whose_value_cannot_be_had_is_answered() {
         ("append n-0 0 0 1\r\n1", NONE),
         ("prepend n-0 0 0 1\r\n1", NONE),
         ("touch n-0 60", NONE),
+        ("ms n-0 1 MA\r\n1", "SERVER_ERROR out of memory"),
+        ("ms n-0 1 MP\r\n1", "SERVER_ERROR out of memory"),
         ("ma n-0 N60", "SERVER_ERROR Out of memory allocating new item"),
     ];
     for (request, answer) in cases {
