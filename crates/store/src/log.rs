@@ -236,6 +236,16 @@ impl Log {
         Some(Head { segment: id, used: 0, base })
     }
 
+    /// Whether the system is to make huge pages of the segments that are in use. Not while some of them go: what was given back of a huge
+    /// page would come back with the next that the system makes around the rest of it.
+    pub(crate) fn prefer_huge_pages(&self, does: bool) {
+        if does {
+            self.region.prefer_huge_pages();
+        } else if 0 < lock(&self.pool).backed {
+            self.region.refuse_huge_pages();
+        }
+    }
+
     fn publish_available(&self, pool: &Pool) {
         let left = pool.free_count().saturating_add(pool.unbacked());
         self.available.store(left, Ordering::Relaxed);

@@ -68,7 +68,9 @@ impl Store {
 
     /// Withholds so much of the memory, which nobody uses until it is said otherwise: the rank clock turns with what is left.
     pub fn withhold(&self, bytes: Bytes) {
-        if self.withheld.swap(bytes.0, Ordering::Relaxed) != bytes.0 {
+        let before = self.withheld.swap(bytes.0, Ordering::Relaxed);
+        if before != bytes.0 {
+            self.log.prefer_huge_pages(bytes.0 < before);
             // What was written until now was written over more of it, or over less.
             for tenant in self.tenants() {
                 let _forgotten = tenant.take_unsurveyed(self.raw_totals(tenant.id).dram_write.bytes);
