@@ -11,6 +11,7 @@
 
 mod ahead;
 mod surplus;
+mod value;
 mod values;
 mod warm;
 

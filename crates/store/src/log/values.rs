@@ -16,6 +16,7 @@
 )]
 
 use super::Log;
+use super::value::{Stage, Value, bytes_of};
 use super::warm::{Emptied, Warm};
 use crate::epoch::Epochs;
 use crate::extents::Extents;
@@ -74,32 +75,6 @@ pub(crate) struct Coming {
     number: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Value {
-    /// Which of all that ever began.
-    number: u64,
-    len: u32,
-    /// Bytes of its pages that it was lent.
-    lent: u64,
-    /// Pages behind those that cost memory already: the first, and how many.
-    warm: Vec<(u32, u32)>,
-    /// Times that it is being sent.
-    pins: u32,
-    stage: Stage,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// Its writer fills it.
-    Uploading,
-    /// The item of this key leads to it.
-    Linked(KeyHash),
-    /// No item does, but readers may still look.
-    Retired,
-    /// Nobody looks but who pinned it.
-    Pinned,
-}
-
 /// Maps the addresses; of a machine that has not so many, fewer.
 pub(super) fn map(addresses: Bytes) -> Result<Option<Region>, MapError> {
     if addresses == Bytes::ZERO {
@@ -121,38 +96,6 @@ const _: () = assert!(VALUE_PAGE.0 == PAGE as u64);
 
 pub(super) fn start_of(first: u32) -> usize {
     first as usize * PAGE as usize
-}
-
-fn bytes_of(extents: &[(u32, u32)]) -> u64 {
-    extents.iter().map(|(_, pages)| u64::from(*pages)).sum::<u64>() * VALUE_PAGE.0
-}
-
-impl Value {
-    /// Pages that it has addresses for.
-    fn pages(&self) -> u32 {
-        pages_of(self.len).max(1)
-    }
-
-    /// Bytes of its pages that cost memory.
-    fn bytes(&self) -> u64 {
-        self.lent + bytes_of(&self.warm)
-    }
-
-    /// Of pages before this one, bytes of those that cost memory before it was lent them.
-    fn warm_before(&self, end: u32) -> u64 {
-        let before =
-            |(first, pages): &(u32, u32)| u64::from((*first + *pages).min(end).saturating_sub(*first));
-        self.warm.iter().map(before).sum::<u64>() * VALUE_PAGE.0
-    }
-
-    /// It is lent all up to this page.
-    fn lend(&mut self, end: u32, more: u64) {
-        self.lent += more;
-        let rest =
-            |(first, pages): (u32, u32)| (first.max(end), (first + pages).saturating_sub(first.max(end)));
-        self.warm =
-            std::mem::take(&mut self.warm).into_iter().map(rest).filter(|(_, pages)| 0 < *pages).collect();
-    }
 }
 
 impl Book {

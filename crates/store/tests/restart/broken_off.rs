@@ -1,11 +1,11 @@
 //! Starts that end before they serve, at any moment: the next finds what they did.
 
-use crate::load::{Folder, KEYS, Known, LARGE, Server, TIER, WALL, prepare, start_on, value};
+use crate::load::{Folder, KEYS, LARGE, TIER, WALL, fill, prepare, start_on, value};
 use media::faults::Faulty;
 use media::{Device, FileTier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::{Fields, Headway, Placement, Worker};
+use store::{Headway, Placement, Worker};
 
 /// Bytes of the least value that goes into a tier.
 const TIER_LEAST: usize = 128;
@@ -27,15 +27,6 @@ fn tiers(folder: &Folder, names: &[&str]) -> Vec<Arc<dyn Device>> {
     let open =
         |name: &&str| -> Arc<dyn Device> { Arc::new(FileTier::open(&folder.file(name), TIER).unwrap()) };
     names.iter().map(open).collect()
-}
-
-fn fill(server: &mut Server, version: u64) -> Known {
-    let mut known = Known::default();
-    for key in 0..KEYS {
-        server.set(key, version, Fields::default());
-        known.0.insert(key, version);
-    }
-    known
 }
 
 /// Items of `fill` whose values are worth a place in a tier.

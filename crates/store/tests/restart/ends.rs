@@ -1,6 +1,6 @@
 //! What ends leave that are not quite clean, or after which the server is not quite the same.
 
-use crate::load::{Folder, KEYS, Known, Server, TIER, WALL, start, start_on};
+use crate::load::{Folder, KEYS, Known, TIER, WALL, fill, start, start_on};
 use media::faults::{Fault, Faulty};
 use media::{Device, FileTier};
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,15 +10,6 @@ use units::Rng;
 
 fn open(folder: &Folder, name: &str) -> Arc<dyn Device> {
     Arc::new(FileTier::open(&folder.file(name), TIER).unwrap())
-}
-
-fn fill(server: &mut Server, version: u64) -> Known {
-    let mut known = Known::default();
-    for key in 0..KEYS {
-        server.set(key, version, Fields::default());
-        known.0.insert(key, version);
-    }
-    known
 }
 
 /// The machine may not have written down that there was a start: what it says of the end before is not true any more.

@@ -227,3 +227,13 @@ impl Known {
         }
     }
 }
+
+/// Stores every key in a version.
+pub(crate) fn fill(server: &mut Server, version: u64) -> Known {
+    let mut known = Known::default();
+    for key in 0..KEYS {
+        server.set(key, version, Fields::default());
+        known.0.insert(key, version);
+    }
+    known
+}
